@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from qianxun.core.sse import Event, Events
+from qianxun.core.codec.sse import Event, Events
 from tests.http.served import Served, serving
 from tests.models.chat_service import Answers, ChatService, Reply, Request, chat_service
 

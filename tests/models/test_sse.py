@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.core.sse import Event, Events, EventTooLarge
+from qianxun.core.codec.sse import Event, Events, EventTooLarge
 from tests.linear import is_linear
 
 

@@ -20,8 +20,8 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from qianxun.core import sse
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, Token
+from qianxun.core.codec import sse
 from qianxun.core.errors import Overloaded, QianxunError
 from qianxun.core.options import AskChoices
 from qianxun.doors.http.concurrency import ClientDisconnected

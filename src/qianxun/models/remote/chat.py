@@ -8,9 +8,9 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
+from qianxun.core.codec.sse import Events, EventTooLarge
 from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.core.ports import never
-from qianxun.core.sse import Events, EventTooLarge
 from qianxun.core.types import Message
 from qianxun.core.unicode import sound_text
 from qianxun.models.remote.endpoints import ChatEndpoint

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from qianxun.core import sse
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, Source, SourcesFound, Token
+from qianxun.core.codec import sse
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.limits import ATTACHMENTS_LIMIT, DOC_IDS_LIMIT, QUERY_LIMIT
 from qianxun.core.options import AskChoices, AskOptions
