@@ -71,6 +71,7 @@ CALLS: dict[str, Call] = {
     "logs": lambda engine, kb: engine.logs.list(knowledge_base=kb),
     "verify": lambda engine, kb: engine.admin.verify(kb),
     "rebuild": lambda engine, kb: engine.admin.rebuild(kb),
+    "move": lambda engine, kb: engine.admin.move(kb, "丁方"),
     "drain": lambda engine, kb: engine.drain(kb),
     "run_background_work": lambda engine, kb: engine.admin.run_background_work(kb),
     "learn_terms": lambda engine, kb: engine.admin.learn_terms(kb),
@@ -195,6 +196,45 @@ def test_names_are_a_tenants_own(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_base_is_handed_over_with_everything_in_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with shared(tmp_path) as (engine, held):
+            giver, base = engine.of("甲方"), held["甲方"]
+            assert (await giver.retrieve(base, "起付标准")).found  # it is open, and the answer cached
+            moved = await giver.admin.move(base, "丁方")
+            assert (moved.id, moved.tenant) == (base, "丁方")
+            assert {(one.id, one.tenant) for one in await engine.admin.knowledge_bases()} >= {(base, "丁方")}
+            taker = engine.of("丁方")
+            assert "甲方" in (await taker.retrieve(base, "起付标准")).found[0].chunk.text
+            assert (await taker.admin.verify(base)).is_clean
+            for name, call in CALLS.items():
+                with pytest.raises(NotFound) as refusal:
+                    await call(giver, base)
+                assert str(refusal.value) == str(bases.missing(base)), name
+            await taker.add_documents(base, [Document("e", "丁方放的。")])
+        async with Engine.open(tmp_path, models={"fake-64": HashEmbedding()}, background=False) as engine:
+            assert (await engine.of("丁方").statistics(base))["indexed"] == 2
+
+    asyncio.run(story())
+
+
+def test_a_base_is_not_handed_over_where_it_could_not_serve(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with shared(tmp_path) as (engine, held):
+            giver, base = engine.of("甲方"), held["甲方"]
+            with pytest.raises(AlreadyThere):  # 乙方 has a base of this name
+                await giver.admin.move(base, "乙方")
+            for nobody in ("甲方", "", "a\nb"):
+                with pytest.raises(BadInput):
+                    await giver.admin.move(base, nobody)
+            await giver.configure(base, {"rewrite_model": "default"})  # of the base's owner, a user of this tenant
+            with pytest.raises(BadInput, match="default"):
+                await giver.admin.move(base, "丁方")
+            assert (await giver.retrieve(base, "起付标准")).found
+
+    asyncio.run(story())
+
+
 def test_bases_are_listed_a_page_at_a_time(tmp_path: Path) -> None:
     async def story() -> None:
         async with Engine.open(tmp_path, background=False) as engine:
@@ -314,13 +354,14 @@ def test_without_that_door_a_stranger_would_see_everything(tmp_path: Path, monke
 OPEN_TO_ALL = {
     "engine/engine.py",  # bases, by tenant
     "engine/open_bases.py",  # bases, by tenant
-    "engine/facades.py",  # logs, by tenant; how much is pending in all
+    "engine/facades.py",  # logs, by tenant; how much is pending in all; whose the bases are, for an operator
     "engine/example_library.py",  # the example library, which is one for all tenants
     "jobs/background.py",  # which bases have work
     "retrieve/search_log.py",  # the log of all
     "models/registry.py",  # registered models, by tenant
     "engine/admin/keys.py",
-    "engine/operations.py",  # keys, and the bases of all tenants
+    "engine/admin/bases.py",  # whose they are, for an operator
+    "engine/operations.py",  # keys
 }
 
 

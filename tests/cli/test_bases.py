@@ -28,6 +28,30 @@ def test_people_see_names_counts_and_states(handbook: Run) -> None:
     assert "价目.csv" in shown
 
 
+def test_an_operator_sees_whose_the_bases_are_and_hands_one_over(handbook: Run) -> None:
+    (row,) = handbook("kb", "list", "--all-tenants", "--json").json["knowledge_bases"]
+    assert (row["name"], row["tenant"], row["documents"]) == ("手册", "local", 2)
+    moved = handbook("kb", "move", "手册", "--to", "市场部", "--json").json
+    assert (moved["id"], moved["tenant"], moved["from"]) == (row["id"], "市场部", "local")
+    assert "市场部" in handbook("kb", "list", "--all-tenants").out
+    gone = handbook("search", "发票", "--kb", "手册")
+    assert (gone.code, "手册（市场部）" in gone.err, "kb move" in gone.err) == (2, True, True)
+    assert "手册（市场部）" in handbook("kb", "list").out
+    assert handbook("kb", "move", str(row["id"]), "--to", "local").code == 0
+    assert "380" in handbook("search", "发票", "--kb", "手册").out
+
+
+def test_a_base_that_is_not_one_is_not_handed_over(handbook: Run) -> None:
+    unknown = handbook("kb", "move", "手策", "--to", "市场部")
+    assert (unknown.code, "kb list --all-tenants" in unknown.err) == (2, True)
+    assert handbook("kb", "move", "手册", "--to", "市场部").code == 0
+    assert handbook("kb", "create", "手册").code == 0
+    several = handbook("kb", "move", "手册", "--to", "财务部")
+    assert (several.code, "1001（市场部）" in several.err, "1002（local）" in several.err) == (2, True, True)
+    through = handbook("--url", "http://127.0.0.1:9", "kb", "move", "手册", "--to", "财务部")
+    assert (through.code, "--url" in through.err) == (2, True)
+
+
 def test_listing_nothing_creates_nothing(run: Run, tmp_path: Path) -> None:
     assert run("kb", "list", "--json").json == {"knowledge_bases": []}
     assert not (tmp_path / "qianxun-data").exists()

@@ -71,6 +71,15 @@ def test_keys_are_issued_beside_whoever_owns_the_folder(run: Run, tmp_path: Path
         assert run("keys", "revoke", "1").code == 0
 
 
+def test_a_key_that_opens_nothing_is_said_so_with_whose_the_bases_are(run: Run) -> None:
+    assert run("kb", "create", "我的资料").code == 0
+    assert "我的资料" not in run("keys", "create").err
+    told = run("keys", "create", "--tenant", "市场部", "--scope", "read")
+    assert (told.code, "我的资料（local）" in told.err, "kb move 我的资料 --to 市场部" in told.err) == (0, True, True)
+    assert run("kb", "move", "我的资料", "--to", "市场部").code == 0
+    assert "我的资料" not in run("keys", "create", "--tenant", "市场部").err
+
+
 def test_without_keys_nothing_is_made(run: Run, tmp_path: Path) -> None:
     told = run("keys", "list")
     assert (told.code, "keys create" in told.err) == (0, True)

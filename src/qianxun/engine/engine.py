@@ -607,12 +607,12 @@ class Engine:
 
     @property
     def admin(self) -> Admin:
-        """Maintenance: verify, rebuild, learn, build and curate the graph, queue depth."""
+        """Maintenance: verify, rebuild, learn, build and curate the graph, queue depth; bases of all tenants."""
 
         def embedding(name: str) -> EmbeddingModel | None:
             return self.embeddings.get(*self.embeddings.choose(name, self.registry), self.registry)
 
-        return Admin(self.records, self._opened, embedding)
+        return Admin(self.records, self._opened, embedding, lambda base, to: self._bases.move(base, self.tenant, to))
 
     @property
     def logs(self) -> Logs:

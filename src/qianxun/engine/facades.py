@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from qianxun.bases.base import OpenBase
 from qianxun.core.log_types import Feedback, LogEntry
 from qianxun.core.ports import EmbeddingModel, nothing
-from qianxun.records import Records, logs, outbox
+from qianxun.core.types import KnowledgeBase
+from qianxun.records import Records, bases, logs, outbox
 from qianxun.retrieve.search_log import Journal
 
 if TYPE_CHECKING:
@@ -30,6 +31,20 @@ class Admin:
     records: Records
     opened: Opened
     embedding: Callable[[str], EmbeddingModel | None]  # by name; "none": None
+    hand_over: Callable[[int, str], Awaitable[KnowledgeBase]]  # a base of this tenant to another one
+
+    async def knowledge_bases(self) -> tuple[KnowledgeBase, ...]:
+        """The bases of all tenants, by id: for operators, never for a request."""
+        return await self.records.read(bases.of_all_tenants)
+
+    async def move(self, knowledge_base: int, tenant: str) -> KnowledgeBase:
+        """Hands a base over to another tenant with everything in it: from then on it is there alone.
+
+        Its index is rebuilt from the records, without embedding anything again. Searches that were logged stay in the
+        log of the tenant that searched. Raises AlreadyThere for a name that is taken there, BadInput for a name that
+        no tenant can have and for a base with models that users of its tenant registered.
+        """
+        return await self.hand_over(knowledge_base, tenant)
 
     async def verify(self, knowledge_base: int) -> Verdict:
         """Compares the index with the records. Returns what disagrees; nothing is changed."""

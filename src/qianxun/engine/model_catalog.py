@@ -14,7 +14,7 @@ from qianxun.core import plugins
 from qianxun.core.errors import ModelUnavailable, NotFound, PluginError
 from qianxun.core.model_types import is_ref
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
-from qianxun.core.types import LOCAL_TENANT
+from qianxun.core.types import LOCAL_TENANT, KnowledgeBase
 from qianxun.engine.configure import MODEL_KEYS, flat
 from qianxun.engine.settings import ChatSettings, RerankSettings, Settings
 from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, find_local, open_chat, open_reranker
@@ -194,6 +194,13 @@ class BaseModels:
             whose = f"用户 {owner}" if owner else "知识库的所有者"
             raise ModelUnavailable(f"{whose}没有默认的 {types[0]} 模型", hint="登记一个并设为默认，或写明用哪个模型")
         return found[0].ref
+
+
+def registered_models(base: KnowledgeBase) -> list[str]:
+    """The models of a base that only its tenant has: registered ones, and whichever is its owner's default."""
+    config = flat(base.config)
+    named = (base.embedding_model, *(config.get(name) for name in MODEL_KEYS))
+    return sorted({name for name in named if isinstance(name, str) and (is_ref(name) or name == DEFAULT)})
 
 
 def _available(find: Callable[[str], Model], ref: str) -> Model:

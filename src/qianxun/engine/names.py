@@ -42,7 +42,7 @@ async def find_base(engine: Engine, name_or_id: str) -> KnowledgeBase:
     try:
         return await engine.knowledge_base(int(name_or_id) if is_id else 0)
     except NotFound:
-        shown, hint = storable(name_or_id)[:NAME_LIMIT], "用 GET /v1/knowledge-bases 查看已有的知识库"
+        shown, hint = storable(name_or_id)[:NAME_LIMIT], "用 GET /v1/knowledge-bases 查看这把密钥的租户有哪些"
         raise NotFound(f"没有名称或编号为“{shown}”的知识库", hint=hint) from None
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from qianxun.bases.base import OpenBase, Serving, stamp_for
-from qianxun.core.errors import IndexUnusable, QianxunError
+from qianxun.core.errors import BadInput, IndexUnusable, QianxunError
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, IndexBackend, nothing
 from qianxun.core.types import KnowledgeBase
 from qianxun.engine.embedding_models import Embeddings
-from qianxun.engine.model_catalog import BaseModels, ModelCatalog
+from qianxun.engine.model_catalog import BaseModels, ModelCatalog, registered_models
 from qianxun.indexing.maintenance import catch_up, rebuild
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.models.registry import Registry
@@ -112,13 +112,39 @@ class OpenBases:
         async def remove() -> None:
             # The records first: whatever works on the base fails with its next transaction.
             await own.write(lambda tx: bases.remove(tx, knowledge_base, tenant=tenant))
-            base = self._open.pop(knowledge_base, None)
-            if base is not None:
-                async with base.indexing:
-                    await base.serving.retire()
+            await self._close(knowledge_base)
             await self.backend.drop(knowledge_base)
 
         await self._alone(knowledge_base, remove)
+
+    async def move(self, knowledge_base: int, tenant: str, to: str) -> KnowledgeBase:
+        """Hands the base over to the tenant ``to``; it serves there when this returns.
+
+        Raises NotFound, AlreadyThere for a name that is taken there, BadInput for a base with models of its tenant.
+        """
+        own = self.own(knowledge_base, tenant)
+        about = await own.read(lambda tx: bases.get(tx, knowledge_base, tenant=tenant))
+        if registered := registered_models(about):
+            raise BadInput(
+                f"知识库“{about.name}”用着租户“{tenant}”登记的模型（{'、'.join(registered)}），别的租户用不了",
+                hint="先换成不是登记的模型：qianxun kb set；向量模型用 qianxun rebuild --model",
+            )
+
+        async def hand_over() -> KnowledgeBase:
+            moved = await own.write(lambda tx: bases.move(tx, knowledge_base, to, tenant=tenant))
+            await self._close(knowledge_base)
+            return moved
+
+        moved = await self._alone(knowledge_base, hand_over)
+        await self.get(knowledge_base, to)
+        return moved
+
+    async def _close(self, knowledge_base: int) -> None:
+        """Ends what is under way on an opened base: it raises NotFound."""
+        base = self._open.pop(knowledge_base, None)
+        if base is not None:
+            async with base.indexing:
+                await base.serving.retire()
 
     async def close(self) -> None:
         while self._moving:

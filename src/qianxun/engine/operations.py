@@ -1,4 +1,4 @@
-"""What the process that serves an engine does across tenants: check keys, list every base, tell why storage failed."""
+"""What the process that serves an engine does across tenants: check keys, count writes, tell why storage failed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from qianxun.core.errors import QianxunError, RecordsUnavailable
-from qianxun.core.types import KnowledgeBase
 from qianxun.engine.engine import Engine
-from qianxun.records import Records, bases, keys
+from qianxun.records import Records, keys
 from qianxun.records.database.disk_errors import is_disk_full
 
 log = logging.getLogger(__name__)
@@ -94,11 +93,6 @@ def has_valid_key(engine: Engine) -> bool:
     """Returns True if there is a key that has not been revoked, of any tenant."""
     with engine.records.reading() as tx:
         return keys.any_live(tx)
-
-
-async def every_base(engine: Engine) -> tuple[KnowledgeBase, ...]:
-    """The bases of all tenants."""
-    return await engine.records.read(bases.of_all_tenants)
 
 
 async def pending_writes(engine: Engine) -> int | None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NAMED = 20  # bases of other tenants that a message names
+
 Library: TypeAlias = "Engine | Client"  # an engine over a data folder, or a client of a running service
 JsonFlag: TypeAlias = Annotated[
     bool, typer.Option("--json", help="只在标准输出打印一个 JSON 文档 · print one JSON document and nothing else")
@@ -176,6 +178,25 @@ async def find_base(library: Library, name: str, start: str) -> KnowledgeBase:
         create = f"{start} kb create {quoted(name)}"
         raise NotFound(
             tr(f"没有名为“{name}”的知识库", f"There is no knowledge base “{name}”"),
-            hint=(tr(f"已有：{names}；", f"There are: {names}. ") if names else "")
+            hint=(tr(f"已有：{names}；", f"There are: {names}. ") if names else await other_tenants(library, name))
             + tr(f"要新建它：{create}", f"To create it: {create}"),
         ) from error
+
+
+async def other_tenants(library: Library, name: str = "") -> str:
+    """What to know where a tenant has no base: others may have some. Only an operator, at the data folder, is told."""
+    from qianxun.doors.client import Client
+
+    if isinstance(library, Client):
+        tenant = await library.tenant()
+        move = f"qianxun kb move {quoted(name) if name else 'NAME'} --to {quoted(tenant)}"
+        return tr(
+            f"这把密钥属于租户“{tenant}”，只看得到它的知识库；别的租户的可请管理员移交：{move}。",
+            f"This key is of tenant “{tenant}” and sees its bases only; an operator hands others over: {move}. ",
+        )
+    others = await library.admin.knowledge_bases()
+    if not others:
+        return ""
+    whose = tr("、", ", ").join(f"{base.name}（{base.tenant}）" for base in others[:NAMED])
+    see = "qianxun kb list --all-tenants, qianxun kb move NAME --to local"
+    return tr(f"别的租户有：{whose}；查看与移交：{see}。", f"Other tenants have: {whose}; see {see}. ")

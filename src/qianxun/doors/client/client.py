@@ -113,6 +113,10 @@ class Client:
         body = {field: value for field, value in given.items() if value or field == "name"}
         return await self._ask(Request("POST", BASES, body), read_base)
 
+    async def tenant(self) -> str:
+        """The tenant whose bases this client's key opens."""
+        return await self._ask(Request("GET", BASES, params={"limit": "1"}), lambda data: str(data["tenant"]))
+
     async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
         """In the order of their ids; ``after`` is the id at which the last page ended."""
         found: list[KnowledgeBase] = []

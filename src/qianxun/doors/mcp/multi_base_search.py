@@ -15,7 +15,9 @@ from qianxun.doors.mcp.collection import Collection
 AT_ONCE: Final = 4  # bases that one question is put to side by side
 NAMED: Final = "document"  # the part of a recall that looks for the documents that a question names
 NO_BASES: Final = Degraded(
-    "knowledge_base", "还没有任何知识库　先建一个：qianxun kb create NAME，再用 qianxun add 放入文件"
+    "knowledge_base",
+    "这个租户还没有知识库　先建一个：qianxun kb create NAME，再用 qianxun add 放入文件；"
+    "别的租户的看不到，管理员可用 qianxun kb move 移交",
 )
 
 

@@ -1,4 +1,4 @@
-"""`qianxun kb`: create, list, show, configure, teach and delete knowledge bases."""
+"""`qianxun kb`: create, list, show, configure, teach, move and delete knowledge bases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from qianxun.core.errors import BadInput
+from qianxun.core.errors import BadInput, NotFound
 from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, visible_controls, warn
 from qianxun.doors.cli.session import (
     JsonFlag,
@@ -20,6 +20,7 @@ from qianxun.doors.cli.session import (
     Session,
     find_base,
     has_records,
+    other_tenants,
     quoted,
     refuse_url,
     session_of,
@@ -93,31 +94,105 @@ def _warn_without_model(session: Session, base: KnowledgeBase, model: str | None
 
 
 @app.command("list", help="列出知识库 · list the knowledge bases")
-def list_bases(context: typer.Context, as_json: JsonFlag = False) -> None:
+def list_bases(
+    context: typer.Context,
+    all_tenants: Annotated[
+        bool, typer.Option("--all-tenants", help="所有租户的，各属于谁 · of all tenants, and whose each is")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
     session = session_of(context)
-    found = with_library(session, _counted) if session.url or has_records(session.settings()) else []
+    if all_tenants:
+        refuse_url(session, "kb list --all-tenants")
+    found, advice = _all_tenants(session) if all_tenants else _own(session)
     if as_json:
         print_json({"knowledge_bases": found})
         return
     if not found:
+        start = session.start
         nothing = tr(
-            f"{session.place} 里还没有知识库。新建一个：{session.start} kb create 手册",
-            f"No knowledge base in {session.place} yet. Create one: {session.start} kb create handbook",
+            f"{session.place} 里还没有知识库。{advice}新建一个：{start} kb create 手册",
+            f"No knowledge base in {session.place} yet. {advice}Create one: {start} kb create handbook",
         )
         out().print(nothing, markup=False)
         return
     table = new_table(("名称", "name"), ("种类", "kind"), ("嵌入模型", "model"))
+    if all_tenants:
+        table.add_column(tr("编号", "id"), style="dim")
+        table.add_column(tr("租户", "tenant"))
     for title in (tr("文档", "documents"), tr("块", "chunks"), tr("表格", "tables")):
         table.add_column(title, justify="right")
     for row in found:
         model = row["embedding_model"] or tr("（无）", "(none)")
+        whose = (str(row["id"]), escape(row["tenant"])) if all_tenants else ()
         numbers = (str(row[name]) for name in ("documents", "chunks", "tables"))
-        table.add_row(escape(row["name"]), row["kind"], escape(model), *numbers)
+        table.add_row(escape(row["name"]), row["kind"], escape(model), *whose, *numbers)
     out().print(table)
 
 
-async def _counted(library: Library) -> list[dict[str, Any]]:
-    return [described(base, await library.statistics(base.id)) for base in await library.knowledge_bases()]
+def _all_tenants(session: Session) -> tuple[list[dict[str, Any]], str]:
+    from qianxun.engine.admin.bases import all_bases
+
+    found = all_bases(session.settings()) if has_records(session.settings()) else []
+    return [{**described(base, counts), "tenant": base.tenant} for base, counts in found], ""
+
+
+def _own(session: Session) -> tuple[list[dict[str, Any]], str]:
+    """The bases; where there is none, why that may be."""
+
+    async def work(library: Library) -> tuple[list[dict[str, Any]], str]:
+        found = [described(base, await library.statistics(base.id)) for base in await library.knowledge_bases()]
+        return found, "" if found else await other_tenants(library)
+
+    return with_library(session, work) if session.url or has_records(session.settings()) else ([], "")
+
+
+@app.command(help="把知识库移交给另一个租户 · hand a base over to another tenant")
+def move(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="名称或编号，不论属于谁 · name or id, of any tenant")],
+    to: Annotated[str, typer.Option("--to", metavar="TENANT", help="给哪个租户 · who gets it")],
+    as_json: JsonFlag = False,
+) -> None:
+    session = session_of(context)
+    refuse_url(session, "kb move", alone=True)
+
+    async def work(engine: Engine) -> tuple[KnowledgeBase, KnowledgeBase]:
+        base = find_among(await engine.admin.knowledge_bases(), name, session.start)
+        return base, await engine.of(base.tenant).admin.move(base.id, to)
+
+    before, after = with_engine(session.settings(), work)
+    if as_json:
+        print_json({**described(after), "tenant": after.tenant, "from": before.tenant})
+        return
+    done(
+        f"“{escape(after.name)}”从租户“{escape(before.tenant)}”移交给了“{escape(after.tenant)}”，现在只有它的密钥看得到",
+        f"“{escape(after.name)}” went from tenant “{escape(before.tenant)}” to “{escape(after.tenant)}”",
+    )
+    hint(
+        f"发一把它的密钥：{session.start} keys create --tenant {quoted(after.tenant)}；"
+        f"取回：{session.start} kb move {quoted(after.name)} --to {quoted(before.tenant)}",
+        f"A key of it: {session.start} keys create --tenant {quoted(after.tenant)}",
+    )
+
+
+def find_among(found: Sequence[KnowledgeBase], name: str, start: str) -> KnowledgeBase:
+    """Of the bases of all tenants the one with this number, or else this name. Raises NotFound, or BadInput for a name
+    that bases of several tenants have."""
+    named = [base for base in found if str(base.id) == name] or [base for base in found if base.name == name]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        ids = tr("、", ", ").join(f"{base.id}（{base.tenant}）" for base in named)
+        raise BadInput(
+            tr(f"几个租户都有叫“{name}”的知识库", f"Several tenants have a base “{name}”"),
+            hint=tr(f"改写编号：{ids}", f"Name it by its id: {ids}"),
+        )
+    see = f"{start} kb list --all-tenants"
+    raise NotFound(
+        tr(f"没有名称或编号为“{name}”的知识库", f"There is no knowledge base “{name}”"),
+        hint=tr(f"查看有哪些、各属于谁：{see}", f"See what there is, and whose: {see}"),
+    )
 
 
 def described(base: KnowledgeBase, counts: dict[str, int] | None = None) -> dict[str, Any]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from qianxun.doors.cli.i18n import done, hint, out, print_json, tr
-from qianxun.doors.cli.session import JsonFlag, expect_data, has_records, program, session_of
+from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, warn
+from qianxun.doors.cli.session import NAMED, JsonFlag, expect_data, has_records, program, quoted, session_of
 from qianxun.doors.cli.views.drawing import minutes, new_table
+
+if TYPE_CHECKING:
+    from qianxun.engine.settings import Settings
 
 app = typer.Typer(help="服务的密钥 · keys to the service", no_args_is_help=True)
 
@@ -44,6 +47,24 @@ def create(
     )
     revoke_it = f"{program(settings)} keys revoke {row.id}"
     hint(f"用法：请求头 Authorization: Bearer 密钥；收回：{revoke_it}", f"Revoke it with: {revoke_it}")
+    _warn_of_nothing(settings, row.tenant)
+
+
+def _warn_of_nothing(settings: Settings, tenant: str) -> None:
+    """A key to a tenant without a base, where others have some, is mostly a mistake: it opens nothing."""
+    from qianxun.engine.admin.bases import all_bases
+
+    bases = [base for base, _ in all_bases(settings)]
+    if not bases or any(base.tenant == tenant for base in bases):
+        return
+    whose = tr("、", ", ").join(f"{base.name}（{base.tenant}）" for base in bases[:NAMED])
+    move = f"{program(settings)} kb move {quoted(bases[0].name)} --to {quoted(tenant)}"
+    issue = f"{program(settings)} keys create --tenant {quoted(bases[0].tenant)}"
+    warn(
+        f"! 租户“{tenant}”还没有知识库，这把密钥看不到别的租户的：{whose}。"
+        f"移交一个：{move}；或改发那个租户的密钥：{issue}",
+        f"! Tenant “{tenant}” has no base; this key does not see those of others: {whose}. {move}, or {issue}",
+    )
 
 
 @app.command("list", help="列出发出的密钥（不含密钥本身） · the keys issued, without the keys themselves")

@@ -94,6 +94,7 @@ class BaseWithCounts(BaseInfo):
 class BasePage(BaseModel):
     """Bases in the order of their ids."""
 
+    tenant: str = Field(description="密钥属于哪个租户：只有它的知识库，别的租户的看不到", examples=["local"])
     total: int = Field(description="这个租户的知识库总数")
     knowledge_bases: list[BaseInfo]
     next: int | None = Field(description="下一页的 after；没有下一页则为 null")
@@ -134,7 +135,8 @@ async def list_bases(
     rest = [base for base in bases if base.id > after]
     page = rest[:limit]
     following = page[-1].id if len(page) < len(rest) else None
-    return success({"total": len(bases), "knowledge_bases": [_info(base) for base in page], "next": following})
+    listed = [_info(base) for base in page]
+    return success({"tenant": engine.tenant, "total": len(bases), "knowledge_bases": listed, "next": following})
 
 
 @router.get("/{knowledge_base_id}", summary="查看一个知识库", **returns(Envelope[BaseWithCounts], 404, 422))

@@ -15,7 +15,7 @@ from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.context import Service, service_of
 from qianxun.doors.http.error_formats import Problem
 from qianxun.doors.http.responses import STATUSES, Envelope, problem, success
-from qianxun.engine.operations import every_base, pending_writes
+from qianxun.engine.operations import pending_writes
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ async def ready(request: Request) -> Response:
 
 async def indexes_to_open(service: Service) -> Sequence[KnowledgeBase]:
     """The bases that exist; the service is not ready until `open_indexes` has opened them."""
-    bases = (await every_base(service.engine))[:OPENED_AT_START]
+    bases = (await service.engine.admin.knowledge_bases())[:OPENED_AT_START]
     service.readiness.to_open = len(bases)
     return bases
 
