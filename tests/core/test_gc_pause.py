@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from qianxun.core.gc_pause import paused_collection
+from qianxun.core.system.gc_pause import paused_collection
 
 
 @pytest.fixture(autouse=True)

@@ -38,8 +38,8 @@ def test_the_watermark_is_that_of_the_rows_a_reader_sees(tmp_path: Path, monkeyp
     async def story() -> None:
         index = await create(tmp_path).build(1, STAMP)
 
-        def observed(held: EmbeddedIndex, state: State) -> None:
-            honest(held, state)
+        def observed(held: EmbeddedIndex, state: State, *before: Path) -> None:
+            honest(held, state, *before)
             seen.append(asyncio.run(index.watermark()))
 
         await index.apply(IndexBatch(7, (), (entry(1, 1),)))

@@ -22,6 +22,7 @@ def main() -> None:
     asked.add_argument(
         "--rounds", type=int, default=0, help="kill -9 so many writers, and a quarter as many again amid rebuilds"
     )
+    asked.add_argument("--power", type=int, default=0, help="cut the power in so many states, by strict POSIX")
     asked.add_argument("--interleavings", type=int, default=0, help="so many random steps against the plain model")
     asked.add_argument("--survey", type=int, default=0, help="so many random requests to each operation of the service")
     asked.add_argument("--siege", type=int, default=0, help="so many writes by each of 16 writers, beside 16 readers")
@@ -32,6 +33,8 @@ def main() -> None:
     told = asked.parse_args()
     if told.rounds:
         _kill(told.rounds, told.seed)
+    if told.power:
+        _lose_power(told.power, told.seed)
     if told.interleavings:
         _interleave(told.interleavings, told.seed)
     if told.survey:
@@ -54,6 +57,22 @@ def _kill(rounds: int, seed: int) -> None:
             f"{mixture}: {tally.rounds} kills, {tally.acknowledged} acknowledged operations, "
             f"{tally.unfinished} interrupted, no violation, {tally.seconds:.0f} s\n"
         )
+
+
+def _lose_power(states: int, seed: int) -> None:
+    from tests.torture.power import lose_power
+
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
+        outcome = lose_power(Path(folder), states, seed)
+    for violation in outcome.violations:
+        sys.stdout.write(f"{violation}\n")
+    sys.stdout.write(
+        f"{outcome.states} power losses, {len(outcome.violations)} violations, {outcome.rebuilds} indexes rebuilt, "
+        f"{time.monotonic() - started:.0f} s\n"
+    )
+    if outcome.violations or outcome.rebuilds:
+        sys.exit(1)
 
 
 def _tell(number: int, ledger: Ledger) -> None:

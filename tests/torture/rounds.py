@@ -1,8 +1,8 @@
 """Kill a writer, look at what it left, let the next one go on in the same folder. Again and again.
 
 A killed process leaves everything it had handed to the kernel. This therefore proves that no state on the way is
-inconsistent and that nothing is acknowledged before it was handed over; **it says nothing about power loss**, which
-only fsync and honest disks answer for.
+inconsistent and that nothing is acknowledged before it was handed over; **it says nothing about power loss**, for which
+there is `power`.
 """
 
 from __future__ import annotations

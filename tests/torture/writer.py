@@ -25,18 +25,21 @@ from tests.torture.script import BASE, MIXTURE, MODELS, REBUILDING, Kind, Operat
 HANDS = ("甲", "乙")  # two writers at the same time, each with documents of its own
 
 
-async def write(folder: str, seed: int, mixture: dict[Kind, int], fault: Fault) -> None:
+async def write(folder: str, seed: int, mixture: dict[Kind, int], fault: Fault, operations: int | None = None) -> None:
+    """Each hand does so many operations, or goes on until the end."""
     async with Engine.open(folder, models=models()) as engine:
         if fault == "torn":
             tear(engine.records)
         known = [base.id for base in await engine.knowledge_bases()]
         kb = known[0] if known else (await engine.create_knowledge_base(BASE, model=MODELS[0])).id
-        await asyncio.gather(*(_hand(engine, kb, seed, hand, mixture, fault) for hand in HANDS))
+        await asyncio.gather(*(_hand(engine, kb, seed, hand, mixture, fault, operations) for hand in HANDS))
 
 
-async def _hand(engine: Engine, kb: int, seed: int, hand: str, mixture: dict[Kind, int], fault: Fault) -> None:
+async def _hand(
+    engine: Engine, kb: int, seed: int, hand: str, mixture: dict[Kind, int], fault: Fault, operations: int | None
+) -> None:
     chance = Random(f"{seed}{hand}")
-    for number in count():
+    for number in count() if operations is None else range(operations):
         version = (seed * 10_000 + number) * len(HANDS) + HANDS.index(hand)
         operation = draw(chance, hand, version, mixture)
         _say(operation.line("begin"))

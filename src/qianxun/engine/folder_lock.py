@@ -22,6 +22,7 @@ from datetime import datetime
 from pathlib import Path
 
 from qianxun.core.errors import BadInput, FolderInUse
+from qianxun.core.system.durable import make_folder
 
 LOCK = "lock"
 UNLOCKABLE = frozenset((errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP))  # some network file systems
@@ -53,7 +54,7 @@ def make_private_folder(folder: Path) -> None:
 
     A folder with other things in it, or one that all may write to, is left as it is. Raises OSError.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(folder, 0o700)
     if is_exposed(folder) and ((folder / DATABASE).exists() or not any(folder.iterdir())):
         folder.chmod(0o700)
 

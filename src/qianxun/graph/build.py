@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import NotFound, QianxunError
-from qianxun.core.gc_pause import paused_collection
 from qianxun.core.graph_types import ExtractionProgress, Facts, GraphBuilt
 from qianxun.core.ports import nothing
+from qianxun.core.system.gc_pause import paused_collection
 from qianxun.core.types import EVERYTHING, Everything, Filter
 from qianxun.records import graph as facts
 from qianxun.records.graph import Read, Readable

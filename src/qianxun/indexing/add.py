@@ -18,9 +18,9 @@ from typing import Any
 
 from qianxun.bases.base import OpenBase, in_preparing_thread
 from qianxun.core.errors import BadInput, ModelError
-from qianxun.core.gc_pause import paused_collection
 from qianxun.core.ingest_types import Labels, Step, Watch
 from qianxun.core.ports import nothing
+from qianxun.core.system.gc_pause import paused_collection
 from qianxun.core.types import (
     Accepted,
     ContentFormat,

@@ -23,9 +23,9 @@ import numpy as np
 
 from qianxun.bases.base import OpenBase, in_preparing_thread
 from qianxun.core.errors import IndexUnusable, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
-from qianxun.core.gc_pause import paused_collection
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
+from qianxun.core.system.gc_pause import paused_collection
 from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
 from qianxun.core.vectors import embed
 from qianxun.indexing.prepare import prepare_for

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from qianxun.core.errors import BadSettings, MissingExtra
+from qianxun.core.system.durable import sync
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -159,14 +160,6 @@ def _make(file: Path) -> None:
             os.link(aside, file)
         except FileExistsError:
             return  # another process was first
-        _sync(file.parent)
+        sync([file.parent])
     finally:
         os.unlink(aside)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

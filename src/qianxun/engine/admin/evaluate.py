@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import threading
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from qianxun.core.errors import BadInput, BadQuery, ModelUnavailable, NotFound
 from qianxun.core.ingest_types import Step
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.options import QueryMode
+from qianxun.core.system.durable import replace_file
 from qianxun.core.types import KnowledgeBase, Recall
 from qianxun.engine.embedding_models import NO_MODEL, model_folders
 from qianxun.engine.engine import Engine
@@ -157,7 +157,7 @@ async def ready_base(
     counts = await engine.statistics(base.id)
     _check_complete(counts, len(dataset.documents))
     built = Built(dataset.name, len(dataset.documents), counts.get("chunks", 0), model, seconds)
-    _write(folder / BUILT, json.dumps(asdict(built), ensure_ascii=False))
+    replace_file(folder / BUILT, json.dumps(asdict(built), ensure_ascii=False).encode())
     (folder / SPENT).unlink(missing_ok=True)
     return base, built, False
 
@@ -201,7 +201,7 @@ class _BuildProgress:
         if step.kind == "waiting":
             raise ModelUnavailable(step.reason, hint="待模型可用后再运行同一条命令，会从这里继续")
         if step.kind == "added":
-            _write(self._path, json.dumps({"seconds": round(self.seconds(), 3)}))
+            replace_file(self._path, json.dumps({"seconds": round(self.seconds(), 3)}).encode())
             self._watch(step.count)
 
 
@@ -228,16 +228,6 @@ def _spent(path: Path) -> float:
         return float(json.loads(path.read_text("utf-8"))["seconds"])
     except (OSError, ValueError, TypeError, KeyError):
         return 0.0
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    fresh = path.with_suffix(".new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
 
 
 # ── the searches ─────────────────────────────────────────────────────────────────────────────────

@@ -7,14 +7,13 @@ them. Nothing is ever changed inside an extent.
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from qianxun.core.system.durable import replace_file
 from qianxun.core.types import IndexStamp
 from qianxun.index.shared import unusable
 
@@ -81,34 +80,6 @@ def require_size(path: Path, extent: Extent) -> None:
         raise unusable(f"{path.name} 缺失或被截断")
 
 
-def sync(paths: Iterable[Path]) -> None:
-    """Forces files and folders to disk, side by side: the disk is waited for once, not once per file."""
-    known = list(dict.fromkeys(paths))
-    if len(known) <= 1:
-        for path in known:
-            _sync_one(path)
-        return
-    with ThreadPoolExecutor(max_workers=len(known)) as pool:
-        list(pool.map(_sync_one, known))
-
-
-def _sync_one(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Puts ``data`` in the place of ``path``, atomically and durably."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_bytes(data)
-    _sync_one(temporary)
-    os.replace(temporary, path)
-    _sync_one(path.parent)
-
-
 def sealed(text: str) -> bytes:
     """Text after its own checksum."""
     body = text.encode("utf-8")
@@ -127,8 +98,9 @@ def unsealed(path: Path) -> str:
     return body.decode("utf-8")
 
 
-def save_state(folder: Path, state: State) -> None:
-    replace_file(folder / STATE, sealed(json.dumps({"format": FORMAT, **asdict(state)}, ensure_ascii=False)))
+def save_state(folder: Path, state: State, *before: Path) -> None:
+    """Switches to ``state``, durably; what is at ``before`` is durable by then, too."""
+    replace_file(folder / STATE, sealed(json.dumps({"format": FORMAT, **asdict(state)}, ensure_ascii=False)), *before)
 
 
 def load_state(folder: Path) -> State:

@@ -7,7 +7,9 @@
                                  /applying   exists while the keyword index may be ahead of the state
 
 The keyword index commits before the state is switched and never deletes what the state still has: rows that die in
-one batch are purged from it with the next. After a crash it can therefore only have too much, and that is removed.
+one batch are purged from it with the next. After a crash it can therefore only have too much, and that is removed when
+the index is opened. Every name is durable before what depends on it: the marker before the keyword index changes, and
+the folder of that (tantivy does not sync it after it has renamed its table of contents) before the state is switched.
 """
 
 from __future__ import annotations
@@ -15,8 +17,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from qianxun.core.errors import BadInput
 from qianxun.core.ports import Index, IndexBackend
+from qianxun.core.system.durable import make_folder, replace_file, sync
 from qianxun.core.types import (
     EVERYTHING,
     NOTHING,
@@ -42,7 +44,7 @@ from qianxun.core.types import (
     Vectors,
 )
 from qianxun.index.embedded import codes, keywords, vectors
-from qianxun.index.embedded.extents import State, load_state, replace_file, save_state, sealed, sync, unsealed
+from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
 from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys, trained_on
 from qianxun.index.shared import (
     SAMPLE,
@@ -98,6 +100,8 @@ class EmbeddedIndex:
         self._keywords: keywords.Keywords | None = None
         self._closed = False
         self._view = self._load()
+        if self._marker.exists():
+            self._open_keywords()  # what a crash left is removed, or found to be damaged, before anyone searches
         self._alike: tuple[Rows | None, float] = (None, 0.0)
         self._questions: tuple[Rows | None, bool] = (None, False)
         self._placed: tuple[Rows | None, Keys, Column] = (None, np.empty(0, np.int64), np.empty(0, np.int64))
@@ -105,6 +109,10 @@ class EmbeddedIndex:
     @property
     def stamp(self) -> IndexStamp:
         return self._state.stamp
+
+    @property
+    def _marker(self) -> Path:
+        return self.folder / APPLYING
 
     async def watermark(self) -> int:
         return self._view.watermark
@@ -224,7 +232,7 @@ class EmbeddedIndex:
         view = self._open_view()
         with self._writing:
             view.store.check()
-            if not (self.folder / APPLYING).exists():
+            if not self._marker.exists():
                 keywords.check_files(self.folder / KEYWORDS)
 
     def _open_view(self) -> View:
@@ -247,7 +255,7 @@ class EmbeddedIndex:
         store = Store(self.folder / self._state.folder, self._state, min(self._options.exact_limit, codes.FEW))
         rows = store.rows(store.deaths())
         self._remove_leftovers()
-        if not (self.folder / APPLYING).exists() and self._keyword_checksum() != self._state.keywords:
+        if not self._marker.exists() and self._keyword_checksum() != self._state.keywords:
             raise unusable("关键词索引的目录已损坏")
         return View(store, rows, None, self._state.watermark)
 
@@ -268,7 +276,7 @@ class EmbeddedIndex:
         if self._keywords is None:
             keywords.check_files(self.folder / KEYWORDS)
             self._keywords = keywords.Keywords.open(self.folder / KEYWORDS)
-        if (self.folder / APPLYING).exists():
+        if self._marker.exists():
             self._undo_unfinished(self._keywords)
         if self._view.keywords is None:
             self._view = replace(self._view, keywords=self._keywords.view())
@@ -280,8 +288,8 @@ class EmbeddedIndex:
         if not np.array_equal(keywords.all_rows(index.view()), rows.columns["row"][rows.in_keywords()]):
             raise unusable("关键词索引与其余部分不符")
         deaths = len(self._view.store.deaths())
-        self._commit(replace(self._state, purged=deaths, keywords=self._keyword_checksum()))
-        (self.folder / APPLYING).unlink()
+        self._commit(replace(self._state, purged=deaths, keywords=self._keyword_checksum()), self.folder / KEYWORDS)
+        self._marker.unlink()
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -290,7 +298,7 @@ class EmbeddedIndex:
         matrix = require_vectors([entry.vector for entry in entries if entry.vector is not None], self.stamp.dimension)
         with self._writing:
             self._open_view()
-            if (self.folder / APPLYING).exists():
+            if self._marker.exists():
                 self._open_keywords()
             dead = self._view.rows.dying(batch.removed, entries)
             self._write(batch.sequence, entries, matrix, dead)
@@ -300,34 +308,30 @@ class EmbeddedIndex:
     def _write(self, sequence: int, entries: Sequence[IndexEntry], matrix: Vectors, dead: Column) -> None:
         """Files first, then keywords, then the state: from that moment the batch has happened."""
         view, state = self._view, self._state
-        staged = view.store.stage(entries, matrix, state.next_row, view.rows.columns["row"][dead])
         content = [(row, entry) for row, entry in enumerate(entries, state.next_row) if entry.field == "content"]
+        pending, searched = self._pending(), view.keywords
+        index = self._open_keywords() if content or len(pending) + len(dead) >= PURGE_AFTER else None
+        if index is not None:
+            self._marker.touch()  # from here on the keyword index may contain what the state does not
+        dying = view.rows.columns["row"][dead]
+        along = (self.folder,) if index is not None else ()
+        staged = view.store.stage(entries, matrix, state.next_row, dying, *along)
         state = replace(
             state.with_extents(staged.extents),
             watermark=sequence,
             next_row=state.next_row + len(entries),
             owners=staged.owners,
         )
-        pending, searched = self._pending(), view.keywords
-        if content or len(pending) + len(dead) >= PURGE_AFTER:
-            with self._keywords_ahead() as index:
-                self._write_keywords(index, content, pending)
-                state = replace(state, keywords=self._keyword_checksum(), purged=state.purged + len(pending))
-                self._commit(state)
+        if index is not None:
+            self._write_keywords(index, content, pending)
+            state = replace(state, keywords=self._keyword_checksum(), purged=state.purged + len(pending))
+            self._commit(state, self.folder / KEYWORDS)
+            self._marker.unlink()
             searched = index.view()
         else:
             self._commit(state)
         view.store.accept(staged)
         self._view = View(view.store, view.store.rows_after(view.rows, dead), searched, state.watermark)
-
-    @contextmanager
-    def _keywords_ahead(self) -> Iterator[keywords.Keywords]:
-        """Marks the time in which the keyword index may contain what the state does not."""
-        index = self._open_keywords()
-        marker = self.folder / APPLYING
-        marker.touch()
-        yield index
-        marker.unlink()
 
     def _write_keywords(
         self, index: keywords.Keywords, content: Sequence[tuple[int, IndexEntry]], pending: Column
@@ -343,8 +347,8 @@ class EmbeddedIndex:
         """Dead rows that are still in the keyword index."""
         return self._view.store.deaths()[self._state.purged :]
 
-    def _commit(self, state: State) -> None:
-        save_state(self.folder, state)
+    def _commit(self, state: State, *before: Path) -> None:
+        save_state(self.folder, state, *before)
         self._state = state
 
     def _encode_tail(self) -> None:
@@ -419,7 +423,7 @@ class EmbeddedBackend:
 
     def _build(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
         folder = self._folder(knowledge_base)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         taken = [int(path.name.partition("-")[2]) for path in folder.glob("build-*")]
         built = folder / f"build-{max(taken, default=0) + 1}"
         self._building.add(built)

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qianxun.core.system.durable import sync
 from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
 from qianxun.index.embedded import codes, vectors
-from qianxun.index.embedded.extents import Extent, State, append, read, require_size, sync
+from qianxun.index.embedded.extents import Extent, State, append, read, require_size
 from qianxun.index.embedded.facts import FACT, Facts, FactWriter, passing
 from qianxun.index.shared import CACHED_FILTERS, LANES, owners_of, row_sums
 
@@ -234,8 +235,11 @@ class Store:
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
-    def stage(self, entries: Sequence[IndexEntry], matrix: Vectors, first_row: int, dead: Column) -> Staged:
-        """Appends to the files, durably, without anyone seeing it. ``matrix`` holds the vectors there are, in order."""
+    def stage(
+        self, entries: Sequence[IndexEntry], matrix: Vectors, first_row: int, dead: Column, *along: Path
+    ) -> Staged:
+        """Appends to the files, durably, without anyone seeing it. ``matrix`` holds the vectors there are, in order;
+        what is at ``along`` is made durable in the same wait."""
         table, attributes = self._table(entries, first_row)
         full = np.zeros((len(entries), self.dimension), dtype="<f4")
         full[table["vector"] == 1] = matrix
@@ -244,7 +248,7 @@ class Store:
         parts = {ROWS: table.tobytes(), FACTS: facts.tobytes(), VALUES: heap, DEATHS: dead.astype("<i8").tobytes()}
         if self.dimension:
             parts[VECTORS] = full.tobytes()
-        extents = self._append(parts)
+        extents = self._append(parts, *along)
         return Staged(table, facts, self._owners + len(attributes), extents)
 
     def accept(self, staged: Staged) -> None:
@@ -323,11 +327,11 @@ class Store:
             extent = append(folder / VECTORS, extent, part.astype("<f4").tobytes())
         return {VECTORS: extent} if extent.size else {}
 
-    def _append(self, parts: Mapping[str, bytes]) -> dict[str, Extent]:
+    def _append(self, parts: Mapping[str, bytes], *along: Path) -> dict[str, Extent]:
         """Appends what there is to append, and waits for the disk."""
         written = {name: append(self.folder / name, self._extent(name), data) for name, data in parts.items() if data}
         fresh = [self.folder] if any(self._extent(name).size == 0 for name in written) else []
-        sync([*(self.folder / name for name in written), *fresh])
+        sync([*(self.folder / name for name in written), *fresh, *along])
         return written
 
     def _table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qianxun.core.errors import BadInput, HashMismatch, ModelUnavailable
+from qianxun.core.system.durable import make_folder, sync
 from qianxun.models.cards import AnyCard, any_card
 from qianxun.models.local.download_sources import FetchFailed, Hub, LocalFolder, Package, Source
 from qianxun.models.local.weights import check_file, check_folder, find_local, record_sums, recorded_sums, sha256
@@ -129,16 +129,10 @@ def _accepted_sums(model: AnyCard, staged: Path, target: Path) -> dict[str, str]
 
 def _settle(fetched: Path, final: Path) -> None:
     """Moves a checked file to its place, synced before it has its name."""
-    with fetched.open("rb") as stream:
-        os.fsync(stream.fileno())
-    final.parent.mkdir(parents=True, exist_ok=True)
+    sync([fetched])
+    make_folder(final.parent)
     fetched.replace(final)
-    if os.name == "posix":
-        folder = os.open(final.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync([final.parent])
 
 
 def _nowhere(model: AnyCard, target: Path, failures: Sequence[str]) -> ModelUnavailable:
