@@ -34,13 +34,32 @@ MARKDOWN = """# 医保手册
 HTML = """<html><body><h1>医保手册</h1><h2>第一章 报销</h2><p>住院费用的报销比例为85%。</p>
 <table><tr><th>医院</th><th>比例</th></tr><tr><td>一级</td><td>90%</td></tr><tr><td>二级</td><td>85%</td></tr></table>
 <h2>第二章 备案</h2><p>异地就医须先备案。</p></body></html>"""
-# Prose alone: a text file's numbered chapters are its headings and its tables are tidied, while the plain text of a
-# document is kept line by line, as it was given.
-TEXT = "住院费用的报销比例为85%。\n\n异地就医须先备案。"
+TEXT = """医保手册
+
+第一章 报销
+住院费用的报销比例为85%。起付标准为600元。
+
+各级医院的比例
+医院 | 比例
+一级 | 90%
+二级 | 85%
+
+第二章 备案
+
+一、异地就医
+异地就医须先备案，未备案的报销比例下降十个百分点。
+二、急诊
+急诊后五个工作日内补办备案手续，逾期的按未备案办理。
+"""
 CONTENTS: dict[ContentFormat, tuple[str, str]] = {
     "markdown": (".md", MARKDOWN),
     "html": (".html", HTML),
     "text": (".txt", TEXT),
+}
+SECTIONS: dict[ContentFormat, set[tuple[str, ...]]] = {
+    "markdown": {("第一章 报销",), ("第二章 备案",)},
+    "html": {("第一章 报销",), ("第二章 备案",)},
+    "text": {("第一章 报销",), ("一、异地就医",), ("二、急诊",)},
 }
 
 Door: TypeAlias = Callable[[Engine, int, ContentFormat, Path], Awaitable[Any]]
@@ -121,8 +140,10 @@ def test_every_door_stores_the_same(tmp_path: Path, kind: ContentFormat) -> None
                 # Facts for the graph are left to the background, whichever way a document came.
                 assert await base.records.read(lambda tx, kb=kb: facts.origins(tx, kb)) == {}, name  # type: ignore[misc]
             expected = stored["add"]
-            assert any(headings for _, _, headings, _, _ in expected) == (kind != "text")
-            assert {row[0] for row in expected} == ({"text"} if kind == "text" else {"text", "table"})
+            assert {row[2][-1:] for row in expected} >= SECTIONS[kind]
+            assert {row[0] for row in expected} == {"text", "table"}
+            if kind == "text":  # whose offsets are those of the given text
+                assert all(TEXT[start:end] == text for _, text, _, start, end in expected)
             assert {name for name, rows in stored.items() if rows != expected} == set()
 
     asyncio.run(story())

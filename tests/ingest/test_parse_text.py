@@ -55,7 +55,7 @@ def tables(file: ParsedFile) -> list[TableBlock]:
 )
 def test_text_is_read_in_the_encoding_it_was_written_in(tmp_path: Path, text: str, codec: str, named: str) -> None:
     file = parsed(tmp_path / "a.txt", text.encode(codec))
-    assert [block.text for block in file.blocks if isinstance(block, Paragraph)] == [text.strip()]
+    assert assemble(file).content == text.strip()
     assert file.metadata["encoding"] == named
 
 
@@ -92,21 +92,18 @@ def test_a_few_broken_bytes_do_not_cost_the_file(tmp_path: Path) -> None:
 
 @needs_data
 def test_a_novel_has_a_heading_per_chapter() -> None:
-    file = parse(INGEST / "novels/三国演义.txt", LIMITS)
-    headings = [block.text for block in file.blocks if isinstance(block, Heading)]
+    text = assemble(parse(INGEST / "novels/三国演义.txt", LIMITS))
+    headings = [mark.title for mark in text.marks]
     assert len(headings) == 120
     assert headings[0] == "第一回 宴桃园豪杰三结义 斩黄巾英雄首立功"
     assert headings[119] == "第一百二十回 荐杜预老将献新谋 降孙皓三分归一统"
-    text = assemble(file)
     assert "话说天下大势，分久必合，合久必分。" in text.content
     assert all(text.content[mark.start :].startswith(mark.title) for mark in text.marks)
 
 
 @needs_data
 def test_a_table_of_contents_is_not_a_hundred_empty_chapters() -> None:
-    file = parse(INGEST / "novels/歇浦潮.txt", LIMITS)
-    headings = [block for block in file.blocks if isinstance(block, Heading)]
-    assert len(headings) == 100
+    assert len(assemble(parse(INGEST / "novels/歇浦潮.txt", LIMITS)).marks) == 100
 
 
 def test_a_sentence_about_a_chapter_is_no_heading(tmp_path: Path) -> None:
@@ -114,7 +111,7 @@ def test_a_sentence_about_a_chapter_is_no_heading(tmp_path: Path) -> None:
         tmp_path / "a.txt",
         "第三章 合同的效力\n\n第三章规定，合同自成立时生效。\n\n第五章主要介绍知识图谱的概念、历史与应用\n",
     )
-    assert [block.text for block in file.blocks if isinstance(block, Heading)] == ["第三章 合同的效力"]
+    assert [mark.title for mark in assemble(file).marks] == ["第三章 合同的效力"]
 
 
 # ── markdown ─────────────────────────────────────────────────────────────────────────────────────

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.linear import is_linear
 
-from qianxun.core.types import Paragraph, TableBlock, Text
-from qianxun.ingest.assemble import read_structure
+from qianxun.core.types import Text
+from qianxun.ingest.assemble import assemble, read_structure
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
@@ -132,11 +132,12 @@ def test_a_text_file_gives_the_table_between_its_paragraphs(tmp_path: Path) -> N
     path = tmp_path / "门店.txt"
     table = "水果价目\n品名 | 单价（元）\n苹果 | 5.5\n香蕉 | 3"
     path.write_text(f"第一章 概况\n本店经营水果。\n\n{table}\n\n欢迎选购。", encoding="utf-8")
-    parsed = parse(path, ParseLimits())
-    tables = [block.table for block in parsed.blocks if isinstance(block, TableBlock)]
-    assert [(table.title, table.rows) for table in tables] == [("水果价目", (("苹果", 5.5), ("香蕉", 3)))]
-    prose = [block.text for block in parsed.blocks if isinstance(block, Paragraph)]
-    assert prose == ["本店经营水果。", "欢迎选购。"]
+    text = assemble(parse(path, ParseLimits()))
+    assert text.content == path.read_text("utf-8")
+    (span,) = text.tables
+    assert text.content[span.start : span.end] == table
+    assert (span.table.title, span.table.rows) == ("水果价目", (("苹果", 5.5), ("香蕉", 3)))
+    assert [mark.title for mark in text.marks] == ["第一章 概况"]
 
 
 def test_markdown_rows_without_their_rule_are_a_table_and_code_is_not() -> None:

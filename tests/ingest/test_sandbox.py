@@ -19,7 +19,7 @@ from tests.linear import is_linear
 
 from qianxun.core.errors import QianxunError, Refused, TooLarge, TooSlow, Unreadable
 from qianxun.core.limits import MIB
-from qianxun.core.types import Paragraph, ParsedFile
+from qianxun.core.types import ParsedFile, Text
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
@@ -77,7 +77,7 @@ def test_a_hostile_file_is_refused_with_a_reason(outcomes: dict[str, Outcome], n
     assert "：" in refusal.message  # names the file
     assert refusal.hint
     assert SECRET not in str(refusal)
-    assert after.blocks == (Paragraph(GOOD),)
+    assert after.text == Text(GOOD)
 
 
 @pytest.mark.parametrize("name", BENIGN)
@@ -85,7 +85,7 @@ def test_an_odd_file_is_read(outcomes: dict[str, Outcome], name: str) -> None:
     result, after = outcomes[name]
     # Nothing to read in some of them; but none hangs a child, fills its memory or breaks it.
     assert isinstance(result, ParsedFile) or _is_empty(result), result
-    assert after.blocks == (Paragraph(GOOD),)
+    assert after.text == Text(GOOD)
 
 
 def _is_empty(result: ParsedFile | QianxunError) -> bool:
@@ -122,7 +122,7 @@ def test_a_child_that_dies_is_replaced(tmp_path: Path, deadly: signal.Signals, e
         os.kill(first, deadly)
         with pytest.raises(error, match=r"big\.csv"):
             await parsing
-        assert (await pool.parse(good)).blocks == (Paragraph(GOOD),)
+        assert (await pool.parse(good)).text == Text(GOOD)
         assert first not in pids(pool)
 
     with_pool(work)
@@ -140,7 +140,7 @@ def test_a_silent_child_is_given_up(tmp_path: Path) -> None:
         with pytest.raises(TooSlow, match=r"good\.txt"):
             await pool.parse(good)
         pool._limits = LIMITS
-        assert (await pool.parse(good)).blocks == (Paragraph(GOOD),)
+        assert (await pool.parse(good)).text == Text(GOOD)
         assert first not in pids(pool)
 
     with_pool(work)
@@ -181,7 +181,7 @@ def test_files_are_parsed_side_by_side(tmp_path: Path) -> None:
 
     async def work(pool: ParserPool) -> None:
         results = await asyncio.gather(*map(pool.parse, paths))
-        assert [result.blocks for result in results] == [(Paragraph(path.stem + GOOD),) for path in paths]
+        assert [result.text for result in results] == [Text(path.stem + GOOD) for path in paths]
         assert len(pids(pool)) == 2
 
     with_pool(work, workers=2)
@@ -198,7 +198,7 @@ def test_a_cancelled_parse_leaves_no_child_behind_with_a_stale_answer(tmp_path: 
         parsing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await parsing
-        assert (await pool.parse(good)).blocks == (Paragraph(GOOD),)
+        assert (await pool.parse(good)).text == Text(GOOD)
 
     with_pool(work)
 

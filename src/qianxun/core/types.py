@@ -115,6 +115,7 @@ class ParsedFile:
     metadata: Metadata = field(default_factory=dict)
     pairs: tuple[QAPair, ...] = ()
     warnings: tuple[str, ...] = ()  # what was left out and why, for people to read
+    text: Text | None = None  # instead of blocks, where the text is stored as the file has it
 
 
 # ── the text of record and its chunks ────────────────────────────────────────────────────────────

@@ -46,7 +46,7 @@ GROUP_CHARACTERS = 60_000  # … or so many characters: some seconds of embeddin
 BATCH_DOCUMENTS = 10_000  # stored in one transaction and indexed in one commit: see `outbox_indexer.BATCH_ROWS`
 BATCH_CHARACTERS = 4_000_000  # … or so many characters, which must fit in memory several times over
 BATCH_SECONDS = 3.0  # … or what was prepared in that time
-PARSER_VERSION = "4"  # part of a fingerprint: unchanged files, and texts with headings, are read again by a better one
+PARSER_VERSION = "5"  # part of a fingerprint: unchanged files, and texts with headings, are read again by a better one
 
 
 async def add_documents(base: OpenBase, batch: Sequence[Document], watch: Watch = nothing) -> list[Accepted]:
@@ -91,7 +91,7 @@ def submission(base: OpenBase, document: Document, generation: int | None = None
     written = document.format if document.structure is not None else _format(document)
     if document.structure is None:
         text = read_structure(document.content, written, name=document.name)
-        if written != "text" or text.tables or text.content != document.content:
+        if written != "text" or text.marks or text.tables or text.content != document.content:
             document = replace(document, format=written, content=text.content, structure=text)
     labels = Labels(document.user_id, document.project_id, document.content_type, document.tags, document.metadata)
     has_headings = document.structure is not None and bool(document.structure.marks)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import accumulate
 
 from qianxun.core.errors import BadInput
 from qianxun.core.types import (
@@ -21,10 +20,11 @@ from qianxun.core.types import (
     TableSpan,
     Text,
 )
+from qianxun.ingest.parse.text import parse_text
 from qianxun.ingest.preprocess import normalise
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.tables.grid import render
-from qianxun.ingest.tables.pipes import pipe_tables, title_from
+from qianxun.ingest.tables.pipes import title_from
 
 _GAP = "\n\n"
 _INDENTED = ("markdown", "html")  # formats whose paragraphs may be program code or nested lists
@@ -33,8 +33,10 @@ _INDENTED = ("markdown", "html")  # formats whose paragraphs may be program code
 def assemble(parsed: ParsedFile) -> Text:
     """Blocks separated by blank lines, normalised one by one, with marks, table spans and page starts.
 
-    A table without a title gets the file's; its text stays as the file shows it.
+    A table without a title gets the file's; its text stays as the file shows it. Plain text stays whole.
     """
+    if parsed.text is not None:
+        return parsed.text
     parts: list[str] = []
     marks: list[Mark] = []
     tables: list[TableSpan] = []
@@ -87,34 +89,22 @@ def _one_line(text: str) -> str:
 
 
 def read_structure(content: str, format: ContentFormat, limits: ParseLimits | None = None, name: str = "") -> Text:
-    """The text to store for ``content``. Plain text keeps every line as it is; tables drawn in it are recognised.
+    """The text to store for ``content``. Plain text keeps every line as it is; headings and tables in it are marked.
 
     ``name``, the document's, becomes the title of a table without caption and heading. Raises BadInput.
     """
     if format == "text":
-        return _plain(normalise(content), name)
+        return parse_text(content, name)
     # Each loads its library only when needed.
     if format == "html":
-        from qianxun.ingest.parse.html import parse_text
+        from qianxun.ingest.parse.html import parse_text as parse_marked_up
     elif format == "markdown":
-        from qianxun.ingest.parse.markdown import parse_text
+        from qianxun.ingest.parse.markdown import parse_text as parse_marked_up
     else:
         raise BadInput(f"不认识的内容格式 {format!r}", hint="可用：text、html、markdown")
-    text = assemble(parse_text(content, limits or ParseLimits()))
+    text = assemble(parse_marked_up(content, limits or ParseLimits()))
     return replace(text, tables=tuple(_titled(span, title_from(name)) for span in text.tables))
 
 
 def _titled(span: TableSpan, title: str) -> TableSpan:
     return span if span.table.title else replace(span, table=replace(span.table, title=title))
-
-
-def _plain(content: str, name: str) -> Text:
-    if "|" not in content:
-        return Text(content)
-    lines = content.split("\n")
-    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
-    spans = tuple(
-        TableSpan(starts[found.first], starts[found.last] - 1, found.table, tuple(starts[row] for row in found.rows))
-        for found in pipe_tables(lines, name)
-    )
-    return Text(content, tables=spans)

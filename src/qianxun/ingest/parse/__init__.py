@@ -43,7 +43,7 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     """
     kind = sniff(path)
     parsed = kind.plugin.parse(path, limits) if kind.plugin is not None else _parse(kind.format, path, limits, on_page)
-    if not parsed.blocks and not parsed.pairs:
+    if not (parsed.blocks or parsed.pairs or (parsed.text and parsed.text.content)):
         raise Unreadable("文件里没有可收录的文字", hint="；".join(parsed.warnings) or "请检查文件内容")
     return replace(parsed, warnings=kind.warnings + parsed.warnings)
 

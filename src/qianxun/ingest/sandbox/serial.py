@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from qianxun.core.types import (
     Block,
     Column,
     Heading,
+    Mark,
     Metadata,
+    PageStart,
     Paragraph,
     ParsedFile,
     QAPair,
     Table,
     TableBlock,
+    TableSpan,
+    Text,
 )
+
+Rows: TypeAlias = list[list[Any]]
 
 
 def to_json(parsed: ParsedFile) -> bytes:
@@ -28,6 +34,7 @@ def to_json(parsed: ParsedFile) -> bytes:
             "metadata": dict(parsed.metadata),
             "pairs": [[pair.question, pair.answer] for pair in parsed.pairs],
             "warnings": parsed.warnings,
+            "text": None if parsed.text is None else _text(parsed.text),
         },
         ensure_ascii=True,  # halves of surrogates survive the way
     ).encode("ascii")
@@ -43,6 +50,7 @@ def from_json(data: bytes) -> ParsedFile:
         _read_metadata(fields["metadata"]),
         tuple(QAPair(str(question), str(answer)) for question, answer in fields["pairs"]),
         tuple(str(warning) for warning in fields["warnings"]),
+        None if fields["text"] is None else _read_text(*fields["text"]),
     )
 
 
@@ -51,10 +59,7 @@ def _block(block: Block) -> list[Any]:
         return ["h", block.page, block.text, block.level]
     if isinstance(block, Paragraph):
         return ["p", block.page, block.text, block.opens, block.level]
-    table = block.table
-    columns = [[column.name, column.path, column.kind, column.unit] for column in table.columns]
-    content = [table.title, columns, table.rows, table.texts, table.source, table.notes]
-    return ["t", block.page, content, block.row_pages]
+    return ["t", block.page, _table(block.table), block.row_pages]
 
 
 def _read_block(fields: list[Any]) -> Block:
@@ -67,18 +72,40 @@ def _read_block(fields: list[Any]) -> Block:
         return Paragraph(str(content), page, str(fields[3]), int(fields[4]))
     if kind != "t":
         raise ValueError(f"unknown block {kind!r}")
-    title, columns, rows, texts, source, notes = content
-    return TableBlock(
-        Table(
-            str(title),
-            tuple(Column(str(name), tuple(path), cell_kind, str(unit)) for name, path, cell_kind, unit in columns),
-            tuple(tuple(row) for row in rows),
-            tuple(tuple(row) for row in texts),
-            str(source),
-            str(notes),
+    return TableBlock(_read_table(*content), page, tuple(int(row) for row in fields[3]))
+
+
+def _table(table: Table) -> list[Any]:
+    columns = [[column.name, column.path, column.kind, column.unit] for column in table.columns]
+    return [table.title, columns, table.rows, table.texts, table.source, table.notes]
+
+
+def _read_table(title: str, columns: Rows, rows: Rows, texts: Rows, source: str, notes: str) -> Table:
+    return Table(
+        str(title),
+        tuple(Column(str(name), tuple(path), cell_kind, str(unit)) for name, path, cell_kind, unit in columns),
+        tuple(tuple(row) for row in rows),
+        tuple(tuple(row) for row in texts),
+        str(source),
+        str(notes),
+    )
+
+
+def _text(text: Text) -> list[Any]:
+    marks = [[mark.start, mark.level, mark.title] for mark in text.marks]
+    tables = [[span.start, span.end, _table(span.table), span.row_starts] for span in text.tables]
+    return [text.content, marks, tables, [[page.start, page.page] for page in text.pages]]
+
+
+def _read_text(content: str, marks: Rows, tables: Rows, pages: Rows) -> Text:
+    return Text(
+        str(content),
+        tuple(Mark(int(start), int(level), str(title)) for start, level, title in marks),
+        tuple(
+            TableSpan(int(start), int(end), _read_table(*table), tuple(int(row) for row in rows))
+            for start, end, table, rows in tables
         ),
-        page,
-        tuple(int(row) for row in fields[3]),
+        tuple(PageStart(int(start), int(page)) for start, page in pages),
     )
 
 
