@@ -151,7 +151,13 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Running]:
+def running(
+    folder: Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    before: Callable[[], None] | None = None,
+) -> Iterator[Running]:
+    """``before`` is called in the new process."""
     command = [
         sys.executable,
         "-c",
@@ -166,7 +172,13 @@ def running(folder: Path, *arguments: str, environment: Mapping[str, str] | None
     # What it logs goes to a file: a pipe that nobody reads is full after some hundred requests, and then it waits.
     with TemporaryFile("w+", encoding="utf-8") as log:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8", env=environment
+            command,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            encoding="utf-8",
+            env=environment,
+            preexec_fn=before,  # nothing has a thread yet that could hold a lock
         )
         try:
             yield _started(process, log)

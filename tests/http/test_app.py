@@ -112,6 +112,7 @@ UNFORESEEN: list[tuple[Exception, int, str]] = [
     (ZeroDivisionError(SECRET), 500, "internal"),
     (OSError(errno.EIO, SECRET), 500, "internal"),
     (OSError(errno.ENOSPC, SECRET), 507, "disk_full"),
+    (OSError(errno.EMFILE, SECRET), 503, "overloaded"),
     (_full(), 507, "disk_full"),
     (OperationalError(SECRET, None, sqlite3.OperationalError(SECRET)), 503, "records_unavailable"),
     (HTTPException(418, "teapot"), 418, "error"),

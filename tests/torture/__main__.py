@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.indexing.novels import NOVELS, indexed
@@ -27,6 +28,7 @@ def main() -> None:
     asked.add_argument("--survey", type=int, default=0, help="so many random requests to each operation of the service")
     asked.add_argument("--siege", type=int, default=0, help="so many writes by each of 16 writers, beside 16 readers")
     asked.add_argument("--cuts", type=int, default=0, help="cut off so many streamed answers, each in another way")
+    asked.add_argument("--shortages", type=int, default=0, help="so many calls with few descriptors, on a full disk")
     asked.add_argument("--novels", action="store_true", help="index ten long novels and look at the memory")
     asked.add_argument("--properties", type=int, default=0, help="so many runs of the property tests on new examples")
     asked.add_argument("--seed", type=int, default=1)
@@ -43,6 +45,8 @@ def main() -> None:
         _besiege(told.siege, told.seed)
     if told.cuts:
         _cut(told.cuts, told.seed)
+    if told.shortages:
+        _run_short(told.shortages, told.seed)
     if told.novels:
         _read_novels()
     if told.properties:
@@ -131,6 +135,28 @@ def _cut(rounds: int, seed: int) -> None:
         f"{len(cuts.wrong)} hung or told as complete, {time.monotonic() - started:.0f} s\n"
     )
     if cuts.wrong:
+        sys.exit(1)
+
+
+def _run_short(calls: int, seed: int) -> None:
+    from tests.torture.shortages import Answers, on_a_full_disk, with_few_descriptors
+
+    tries: list[tuple[str, Callable[[Path], Answers]]] = [
+        *((f"{n} descriptors", lambda at, n=n: with_few_descriptors(at, n, calls, seed)) for n in (40, 64)),
+        ("full disk", lambda at: on_a_full_disk(at, calls // 4, seed)),
+    ]
+    wrong = False
+    for name, attempt in tries:
+        with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
+            try:
+                answers = attempt(Path(folder))
+            except subprocess.CalledProcessError:
+                sys.stdout.write(f"{name}: skipped, a small disk of memory may not be mounted here\n")
+                continue
+        sys.stdout.write(f"{name}: {dict(answers.statuses)}, {len(answers.wrong)} wrong\n")
+        sys.stdout.writelines(f"  {line}\n" for line in answers.wrong[:20])
+        wrong = wrong or bool(answers.wrong)
+    if wrong:
         sys.exit(1)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from qianxun.core.errors import QianxunError, RecordsUnavailable
+from qianxun.core.shortages import shortage
 from qianxun.engine.engine import Engine
 from qianxun.records import Records, keys
 from qianxun.records.database.disk_errors import is_disk_full
@@ -104,8 +105,10 @@ async def pending_writes(engine: Engine) -> int | None:
         return None
 
 
-def storage_failure(error: Exception) -> Literal["disk_full", "database", ""]:
-    """Why an unexpected error was raised, if it was the disk or the database."""
+def storage_failure(error: Exception) -> Literal["disk_full", "shortage", "database", ""]:
+    """Why an unexpected error was raised, if it was the disk, a limit of the system or the database."""
     if is_disk_full(error):
         return "disk_full"
+    if shortage(error) is not None:
+        return "shortage"
     return "database" if isinstance(error, OperationalError | InterfaceError) else ""

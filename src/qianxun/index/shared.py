@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.errors import BadFilter, BadModelReply, IndexUnusable, RetrieverUnavailable
+from qianxun.core.shortages import shortage
 from qianxun.core.types import (
     And,
     Attributes,
@@ -38,6 +39,11 @@ Require = Literal["all", "any"]
 
 def unusable(reason: str) -> IndexUnusable:
     return IndexUnusable(f"索引不可用：{reason}", hint=REBUILD)
+
+
+def damage(reason: str, error: Exception) -> Exception:
+    """What to raise for an error on the way to a file of the index: damage, unless the system ran out of something."""
+    return shortage(error) or unusable(reason)
 
 
 def closed() -> IndexUnusable:

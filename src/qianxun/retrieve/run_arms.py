@@ -29,6 +29,7 @@ from qianxun.core.errors import (
 from qianxun.core.ports import EmbeddingModel, RetrieverArm
 from qianxun.core.types import NOTHING, Degraded, Everything, Filter, Query, Ranking, StepTime, Vector, matches
 from qianxun.rank.fuse import best_of, joined
+from qianxun.records.database.disk_errors import trouble
 from qianxun.retrieve.arms import STANDARD, SearchContext, signal_of
 from qianxun.retrieve.query_plan import QueryPlan
 
@@ -146,6 +147,8 @@ def _reason(arm: RetrieverArm, error: BaseException) -> str:
         return str(error)
     # Any arm may raise anything: it must not take the others down.
     log.error("arm %s failed", arm.name, exc_info=error)
+    if (known := trouble(error)) is not None:
+        return "，".join(known)
     return f"出错：{type(error).__name__}: {error}"
 
 

@@ -43,7 +43,7 @@ STATUSES: Final = {
     422: ("validation", "字段的值不对，`fields` 逐个说明；或文件读不了"),
     500: ("internal", "没有料到的错误，凭 `trace_id` 查日志"),
     503: ("overloaded", "忙不过来、正在停止，或检索所依赖的部分不可用；过一会儿重试（见 `Retry-After`）"),
-    507: ("disk_full", "磁盘已满，未写入任何内容；检索照常"),
+    507: ("disk_full", "磁盘已满，没有写完；此前存好的都在，检索照常"),
 }
 
 # The first kind that fits counts.
@@ -140,7 +140,10 @@ def error_response(error: Exception, scope: Scope) -> ErrorResponse:
         return problem(status_of(error), error.message, error.word, hint=error.hint, fields=fields, english=english)
     match storage_failure(error):
         case "disk_full":
-            return problem(507, "磁盘已满，没有写入任何内容", hint="腾出空间后重试；检索照常可用", english=english)
+            return problem(507, "磁盘已满，没有写完", hint="腾出空间后重试；此前存好的都在，检索照常", english=english)
+        case "shortage":
+            hint = "稍后重试；管理员可调高 ulimit -n，或加内存"
+            return problem(503, "系统能打开的文件或内存暂时不够", hint=hint, english=english)
         case "database":
             return problem(503, "数据库暂时不可用", "records_unavailable", hint="稍后重试", english=english)
     trace_id = scope.get("state", {}).get("trace_id", "")

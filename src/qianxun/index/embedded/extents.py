@@ -15,7 +15,7 @@ from typing import Any
 
 from qianxun.core.system.durable import replace_file
 from qianxun.core.types import IndexStamp
-from qianxun.index.shared import unusable
+from qianxun.index.shared import damage, unusable
 
 FORMAT = 4
 READABLE = (3, FORMAT)  # the former does not name the records it was built from
@@ -91,7 +91,7 @@ def unsealed(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise unusable(f"读不到 {path.name}（{error.strerror}）") from error
+        raise damage(f"读不到 {path.name}（{error.strerror}）", error) from error
     head, _, body = data.partition(b"\n")
     if head != b"%08x" % zlib.crc32(body):
         raise unusable(f"{path.name} 已损坏")

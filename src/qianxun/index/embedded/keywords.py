@@ -7,11 +7,13 @@ checksum of the table, so that a damaged index is recognised before tantivy open
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
@@ -20,9 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qianxun.core.shortages import shortage_of_rust
 from qianxun.core.types import Keys, TermCounts, Terms
 from qianxun.index import shared
-from qianxun.index.shared import K1, SCORE_DECIMALS, Require, distinct, unusable, writable
+from qianxun.index.shared import K1, SCORE_DECIMALS, Require, damage, distinct, unusable, writable
+
+log = logging.getLogger(__name__)
 
 # Memory of tantivy while it writes. A batch that does not fit falls into several segments, and every segment costs
 # every later search (docs/decisions/0006-recall-speed.md): a chunk of 400 characters takes 13 KB.
@@ -87,18 +92,17 @@ def _schema() -> Any:
 
 
 class _Sound:
-    """tantivy answers damage with ValueError or OSError, or panics, which Python sees as a BaseException."""
+    """tantivy answers damage with ValueError or OSError, or panics, which Python sees as a BaseException. Its words for
+    a shortage become the system's again: that is no damage. Its own words have paths in them, and go to the log."""
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if kind is None:
+        if error is None or not (isinstance(error, ValueError | OSError) or type(error).__name__ == "PanicException"):
             return
-        if isinstance(error, (ValueError, OSError)):
-            raise unusable(f"关键词索引：{error}") from error
-        if kind.__name__ == "PanicException":
-            raise unusable("关键词索引已损坏") from error
+        log.warning("the keyword index failed: %s", error)
+        raise shortage_of_rust(error) or unusable("关键词索引打不开或已损坏") from error
 
 
 class Keywords:
@@ -128,29 +132,23 @@ class Keywords:
         """Adds rows and deletes others in one durable commit, and waits for the merges that follow from it."""
         from tantivy import Document
 
-        with _Sound():
-            writer = self._writer(len(rows))
+        with self._writing(len(rows)) as writer:
             for row in purged:
                 writer.delete_documents_by_term("row", row)
             for row, word, gram in zip(rows, words, grams, strict=True):
                 writer.add_document(Document(row=row, words=writable(word), grams=writable(gram)))
-            writer.commit()
-            writer.wait_merging_threads()
 
     def truncate(self, next_row: int, purged: Sequence[int]) -> None:
         """Deletes what an unfinished write left: every row from ``next_row`` on, and what was to be purged."""
         import tantivy
 
-        with _Sound():
+        with self._writing(0) as writer:
             beyond = tantivy.Query.range_query(
                 self._index.schema, "row", tantivy.FieldType.Integer, lower_bound=next_row, upper_bound=2**62
             )
-            writer = self._writer(0)
             writer.delete_documents_by_query(beyond)
             for row in purged:
                 writer.delete_documents_by_term("row", row)
-            writer.commit()
-            writer.wait_merging_threads()
 
     def view(self) -> KeywordView:
         with _Sound():
@@ -159,16 +157,28 @@ class Keywords:
         meta = json.loads((self._folder / META).read_bytes())
         return KeywordView(self._index.schema, searcher, sum(segment["max_doc"] for segment in meta["segments"]))
 
-    def _writer(self, size: int) -> Any:
+    @contextmanager
+    def _writing(self, size: int) -> Iterator[Any]:
+        """A writer, committed at the end. It gives up its lock also after a failure: whoever has the error in hand has,
+        by its traceback, the writer, and the next one would find the index locked."""
         heap = max(LEAST_HEAP_BYTES, min(HEAP_BYTES_PER_ROW * size, MOST_HEAP_BYTES))
-        return self._index.writer(heap, 1)
+        with _Sound():
+            writer = self._index.writer(heap, 1)
+            try:
+                yield writer
+                writer.commit()
+            except BaseException:
+                with suppress(ValueError, OSError):  # of the same failure
+                    writer.wait_merging_threads()
+                raise
+            writer.wait_merging_threads()
 
 
 def meta_checksum(folder: Path) -> int:
     try:
         return zlib.crc32((folder / META).read_bytes())
     except OSError as error:
-        raise unusable("关键词索引缺失") from error
+        raise damage("关键词索引缺失", error) from error
 
 
 def check_files(folder: Path) -> None:
@@ -177,7 +187,7 @@ def check_files(folder: Path) -> None:
         meta = json.loads((folder / META).read_bytes())
         names = [name for segment in meta["segments"] for name in _file_names(segment)]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise unusable("关键词索引的目录已损坏") from error
+        raise damage("关键词索引的目录已损坏", error) from error
     for name in names:
         path = folder / name
         if not path.is_file() or not _footer_agrees(path):

@@ -29,6 +29,7 @@ from qianxun.ingest.sandbox.serial import to_json
 ALIVE: Final = b"."  # a page is done
 PARSED: Final = b"+"
 REFUSED: Final = b"-"
+_FILES: Final = 256  # descriptors of a worker
 _PR_SET_PDEATHSIG: Final = 1
 _FORBIDDEN: Final = (
     "socket.connect", "socket.bind", "socket.sendto", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.exec",
@@ -63,7 +64,9 @@ def send(stream: BinaryIO, kind: bytes, body: bytes = b"") -> None:
 def _harden() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     if sys.platform == "linux":
         # Dies with its parent, even one that was killed.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,16 +1,22 @@
-"""Errors of the disk or of the database file, with what to do about them."""
+"""Errors of the disk, of the database file or of the system's limits, with what to do about them."""
 
 from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterator
 from typing import Final
+
+from qianxun.core.shortages import NO_DESCRIPTORS, NO_SPACE, causes, shortage
 
 POSTGRES_DISK_FULL: Final = "53100"
 _PRIMARY: Final = 0xFF  # SQLite's extended codes have the primary one in their last byte
 
 _FULL: Final = ("磁盘已满，没有写入", "腾出空间后重试；此前存好的都在")
+_DESCRIPTORS: Final = (
+    "系统允许同时打开的文件数已经用完",
+    "稍后重试；要免于再犯，调高上限（ulimit -n 65536，systemd 里是 LimitNOFILE）再重新启动",
+)
+_MEMORY: Final = ("系统的内存不够", "稍后重试；仍是如此，就关掉别的程序，或换内存更大的机器")
 _OWNED: Final = "用建立数据目录的那个用户运行，或改正目录与其中文件的属主和权限；磁盘若是只读的，先改为可写"
 _DAMAGED: Final = (
     "数据库文件 qianxun.db 已损坏",
@@ -32,19 +38,20 @@ _OF_SQLITE: Final = {
 
 
 def is_disk_full(error: BaseException) -> bool:
-    return any(
-        _is_no_space(cause)
-        or _code(cause) == sqlite3.SQLITE_FULL
-        or getattr(cause, "sqlstate", None) == POSTGRES_DISK_FULL
-        for cause in _causes(error)
+    lack = shortage(error)
+    return (lack is not None and lack.errno in NO_SPACE) or any(
+        _code(cause) == sqlite3.SQLITE_FULL or getattr(cause, "sqlstate", None) == POSTGRES_DISK_FULL
+        for cause in causes(error)
     )
 
 
 def trouble(error: BaseException) -> tuple[str, str] | None:
-    """What is wrong and what to do about it; None where it is neither the disk nor the file."""
+    """What is wrong and what to do about it; None where it is neither the disk nor the file nor a limit."""
     if is_disk_full(error):
         return _FULL
-    for cause in _causes(error):
+    if (lack := shortage(error)) is not None:
+        return _DESCRIPTORS if lack.errno in NO_DESCRIPTORS else _MEMORY
+    for cause in causes(error):
         if (trouble := _OF_SQLITE.get(_code(cause))) is not None:
             return trouble
         if isinstance(cause, OSError) and cause.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -52,18 +59,6 @@ def trouble(error: BaseException) -> tuple[str, str] | None:
     return None
 
 
-def _is_no_space(error: BaseException) -> bool:
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-
-
 def _code(error: BaseException) -> int:
     code = getattr(error, "sqlite_errorcode", 0) if isinstance(error, sqlite3.Error) else 0
     return int(code) & _PRIMARY
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
