@@ -119,7 +119,9 @@ def test_doctor_goes_on_where_an_index_is_somebody_elses(handbook: Run, monkeypa
     def refused(path: Path) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr("qianxun.engine.admin.doctor.unsealed", refused)  # a test that runs as root may read everything
+    monkeypatch.setattr(
+        "qianxun.index.embedded.index.unsealed", refused
+    )  # a test that runs as root may read everything
     told = handbook("doctor", "--json")
     assert told.code == 1
     assert "没有权限" in told.json["trouble"]

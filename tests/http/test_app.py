@@ -339,6 +339,11 @@ def test_readiness_speaks_of_records_indexes_and_closing(tmp_path: Path) -> None
         service = asked.app.state.service
         ready = await asked.http.get("/readyz")
         assert (ready.status_code, ready.json()["data"]) == (200, {"status": "ready", "queue_depth": 0, "unusable": 0})
+        service.engine._bases._failed[1001] = "索引不可用"
+        degraded = await asked.http.get("/readyz")
+        assert (degraded.status_code, degraded.json()["data"]["status"]) == (200, "degraded")
+        assert degraded.json()["data"]["unusable"] == 1
+        service.engine._bases._failed.clear()
         service.readiness.to_open = 2
         assert (await asked.http.get("/readyz")).json()["error"] == "opening"
         service.readiness.to_open = 0

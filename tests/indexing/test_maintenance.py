@@ -13,12 +13,15 @@ import pytest
 from sqlalchemy import select, update
 
 from qianxun.bases.base import OpenBase
-from qianxun.core.errors import ModelUnavailable
+from qianxun.core.errors import ModelUnavailable, RecallFailed
 from qianxun.core.ingest_types import Verdict
 from qianxun.core.types import Attributes, IndexBatch, IndexEntry
+from qianxun.engine.admin.doctor import examine
 from qianxun.engine.engine import Engine
+from qianxun.engine.settings import load
 from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.indexing import maintenance as upkeep
+from qianxun.jobs import repair
 from qianxun.records import chunks, outbox
 from qianxun.records.schema import KnowledgeBaseRow, VectorRow
 from qianxun.testing.scripted import HashEmbedding
@@ -111,6 +114,78 @@ def test_damage_that_opening_does_not_see_is_mended_by_the_next_write(tmp_path: 
             assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
+
+
+def damage_keywords(folder: Path) -> None:
+    for path in index_files(folder):
+        if path.suffix == ".term":
+            flip_a_bit(path)
+
+
+def test_damage_that_a_search_finds_is_mended_without_a_write(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It says so until it is done: the base counts as unusable, the answer as degraded."""
+
+    async def story() -> None:
+        await fill(tmp_path)
+        damage_keywords(tmp_path)
+        async with opened(tmp_path) as (engine, kb):
+            with pytest.raises(RecallFailed):
+                await engine.retrieve(kb, "门诊保险", mode="fulltext")
+            assert list(engine.unusable_bases()) == [kb]
+            (task,) = engine._bases.repairs._tasks.values()
+            assert (await engine.retrieve(kb, "门诊保险")).degraded
+            assert list(engine._bases.repairs._tasks.values()) == [task], "one at a time"
+            await task
+            assert engine.unusable_bases() == {}
+            await require_everything(engine, kb)
+        assert "is damaged and is rebuilt" in caplog.text
+        assert "has been rebuilt" in caplog.text
+
+    asyncio.run(story())
+
+
+def test_a_repair_that_fails_is_tried_again_later_and_not_at_every_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    async def failing(base: OpenBase, model: object) -> int:
+        tried.append(base.id)
+        raise OSError(28, "no space left on device")
+
+    async def story() -> None:
+        await fill(tmp_path)
+        damage_keywords(tmp_path)
+        async with opened(tmp_path) as (engine, kb):
+            with monkeypatch.context() as patch:
+                patch.setattr(repair, "rebuild", failing)
+                for _ in range(3):
+                    assert (await engine.retrieve(kb, "门诊保险")).degraded
+                    await asyncio.sleep(0.01)
+            assert tried == [kb]
+            assert list(engine.unusable_bases()) == [kb]
+            monkeypatch.setattr(repair, "AGAIN_SECONDS", 0.0)
+            engine._bases.repairs._next.clear()
+            assert (await engine.retrieve(kb, "门诊保险")).degraded
+        async with opened(tmp_path) as (engine, kb):  # an engine without background finishes it before it closes
+            await require_everything(engine, kb)
+
+    asyncio.run(story())
+
+
+def test_a_doctor_reads_the_whole_index_before_it_calls_it_sound(tmp_path: Path) -> None:
+    def index() -> str:
+        (base,) = examine(load(arguments={"data": str(tmp_path)})).bases
+        return base.index
+
+    asyncio.run(fill(tmp_path))
+    assert index() == "ready"
+    marker = next(tmp_path.rglob("keywords")).parent / "applying"
+    marker.touch()
+    assert index() == "unfinished"
+    marker.unlink()
+    damage_keywords(tmp_path)
+    assert index() == "unusable"
 
 
 def test_an_index_of_another_text_analysis_is_made_anew(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ class OpenBase:
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Sequence[RetrieverArm] | None = None  # None: the standard ones
     indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
+    damaged: Callable[[OpenBase, str], None] = nothing  # when a search finds the index unusable: (base, reason)
     # One indexer at a time; searches do not take it.
     indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
     configuring: asyncio.Lock = field(default_factory=asyncio.Lock)

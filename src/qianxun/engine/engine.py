@@ -143,12 +143,12 @@ class Engine:
                     indexer.cancel()
                     with suppress(asyncio.CancelledError):
                         await indexer
-                await engine._close()
+                await engine._close(finish=not background)
 
-    async def _close(self) -> None:
+    async def _close(self, *, finish: bool) -> None:
         await self.parsers.aclose()
         await self.journal.close()
-        await self._bases.close()
+        await self._bases.close(finish=finish)
         self.model_threads.shutdown()
         self.catalog.close()
         self.registered.clients.close()
@@ -642,6 +642,10 @@ class Engine:
             tasks.create_task(keep_learning(self._bases.every))
             tasks.create_task(run_graph_updates(self._bases.every))
             tasks.create_task(run_graph_models(self._bases.every))
+
+    def unusable_bases(self) -> dict[int, str]:
+        """Of all tenants: base → why it cannot be opened, or not be searched in full, right now."""
+        return self._bases.unusable()
 
     async def base(self, knowledge_base: int) -> OpenBase:
         """The opened base, for the parts of this package that work on one."""

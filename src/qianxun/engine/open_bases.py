@@ -18,6 +18,7 @@ from qianxun.engine.embedding_models import Embeddings
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog, registered_models
 from qianxun.indexing.maintenance import catch_up, rebuild
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.jobs.repair import Repairs
 from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases
@@ -39,11 +40,17 @@ class OpenBases:
     model_threads: ModelThreads
     indexed: Callable[[IndexTime], None]
     wake: Callable[[], None]  # tells the indexer that there is work
+    repairs: Repairs = field(default_factory=Repairs)
     _open: dict[int, OpenBase] = field(default_factory=dict)
+    _failed: dict[int, str] = field(default_factory=dict)  # base → why it could not be opened
     _moving: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # what is being opened, created or deleted
 
     def every(self) -> tuple[OpenBase, ...]:
         return tuple(self._open.values())
+
+    def unusable(self) -> dict[int, str]:
+        """Base → why it cannot be opened, or not be searched in full, right now."""
+        return {**self._failed, **self.repairs.reasons()}
 
     def own(self, knowledge_base: int, tenant: str) -> BaseRecords:
         """The records of a base, in transactions that begin by checking whose it is."""
@@ -141,12 +148,16 @@ class OpenBases:
 
     async def _close(self, knowledge_base: int) -> None:
         """Ends what is under way on an opened base: it raises NotFound."""
+        self._failed.pop(knowledge_base, None)
+        self.repairs.forget(knowledge_base)
         base = self._open.pop(knowledge_base, None)
         if base is not None:
             async with base.indexing:
                 await base.serving.retire()
 
-    async def close(self) -> None:
+    async def close(self, *, finish: bool = False) -> None:
+        """With ``finish`` repairs that are under way are waited for."""
+        await self.repairs.close(finish=finish)
         while self._moving:
             await asyncio.wait(self._moving.values())
         for base in self._open.values():
@@ -175,7 +186,12 @@ class OpenBases:
     async def _get(self, knowledge_base: int, tenant: str) -> OpenBase:
         if knowledge_base not in self._open:
             about = await self.records.read(lambda tx: bases.get(tx, knowledge_base, tenant=tenant))
-            self._open[knowledge_base] = await self._opened(about)
+            try:
+                self._open[knowledge_base] = await self._opened(about)
+            except (QianxunError, OSError) as error:
+                self._failed[knowledge_base] = str(error)
+                raise
+            self._failed.pop(knowledge_base, None)
         return self._open[knowledge_base]
 
     async def _opened(self, about: KnowledgeBase) -> OpenBase:
@@ -205,6 +221,7 @@ class OpenBases:
             curves=self.embeddings.curves(about.embedding_model),
             model_threads=self.model_threads,
             indexed=self.indexed,
+            damaged=self.repairs.begin,
         )
         try:
             if unusable:

@@ -29,7 +29,7 @@ from qianxun.core.types import (
     Vectors,
 )
 
-REBUILD: Final = "请运行 qianxun rebuild，从记录重建索引"
+REBUILD: Final = "会自动从记录重建，稍后重试；也可以运行 qianxun rebuild"
 LANES: Final[Mapping[VectorField, int]] = {"content": 0, "question": 1}
 CACHED_FILTERS: Final = 32  # filters whose results are cached: tenants send the same again and again
 SAMPLE: Final = 2_000  # rows from which the likeness of a base is estimated

@@ -1,5 +1,6 @@
 """What runs in the background of an open engine, beside the tasks that learn words and extract graph facts.
 
 `background.run_indexer` works through the outbox and the retries of all bases; `graph_worker.run_graph_models` has
-language models read bases for their graphs. Both go on until they are cancelled. Started by `engine` alone.
+language models read bases for their graphs. Both go on until they are cancelled. `repair.Repairs` rebuilds indexes that
+searches find damaged. Started by `engine` alone.
 """

@@ -21,6 +21,7 @@ from qianxun.bases.base import ArmTime, OpenBase, Serving, in_model_thread
 from qianxun.core.errors import (
     BadInput,
     BadModelReply,
+    IndexUnusable,
     ModelUnavailable,
     QianxunError,
     RecallFailed,
@@ -89,6 +90,9 @@ async def run_arms(
         known = tuple(vector.result() for vector in vectors if _is_done_well(vector))
     finally:
         await _cancel(vectors)
+    for error in outcomes.values():
+        if isinstance(error, IndexUnusable) and base.serving is serving:  # else it is being replaced already
+            base.damaged(base, str(error))
     return _results(arms, outcomes, plan, known, has_all_vectors=len(known) == len(vectors))
 
 

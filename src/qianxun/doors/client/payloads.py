@@ -67,7 +67,7 @@ class Readiness:
     """A service that takes requests."""
 
     queue_depth: int  # writes that wait for an index
-    unusable: int  # bases whose index could not be opened
+    unusable: int  # bases that cannot be opened, or whose index is damaged
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ class Readiness:
     """Progress in opening the indexes that existed when the service started."""
 
     to_open: int = 0
-    unusable: int = 0  # failed to open; a request for one of them says why
 
 
 @dataclass(frozen=True)

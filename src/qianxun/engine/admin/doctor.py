@@ -20,13 +20,13 @@ from qianxun.engine.admin.database import disk_problem, has_records
 from qianxun.engine.folder_lock import DATABASE, is_exposed, owner_of
 from qianxun.engine.settings import Settings
 from qianxun.engine.storage import database_url, index_folder, reach
-from qianxun.index.embedded.extents import load_state, unsealed
 from qianxun.index.embedded.index import CURRENT
+from qianxun.index.embedded.index import examine as examine_index
 from qianxun.records import bases, listing, outbox
 from qianxun.records.database.open import connect
 from qianxun.records.database.ownership import identity
 
-IndexState: TypeAlias = Literal["ready", "missing", "unusable", "other_model", "other_records"]
+IndexState: TypeAlias = Literal["ready", "missing", "unfinished", "unusable", "other_model", "other_records"]
 
 # name, modules, what it gives
 EXTRAS = (
@@ -127,7 +127,7 @@ def _base(tx: Connection, base: KnowledgeBase, settings: Settings) -> BaseHealth
     index: IndexState = "ready"
     reason = ""
     if settings.index.backend == "embedded":
-        index, reason = _index(index_folder(settings, identity(tx)), base)
+        index, reason = _index(index_folder(settings, identity(tx)), base, owner_of(settings.folder) is not None)
     return BaseHealth(
         name=base.name,
         embedding_model=base.embedding_model,
@@ -140,14 +140,16 @@ def _base(tx: Connection, base: KnowledgeBase, settings: Settings) -> BaseHealth
     )
 
 
-def _index(root: Path, base: KnowledgeBase) -> tuple[IndexState, str]:
-    folder = root / str(base.id)
-    if not (folder / CURRENT).exists():
+def _index(root: Path, base: KnowledgeBase, is_in_use: bool) -> tuple[IndexState, str]:
+    """Reads the whole index: what is called sound has been looked at."""
+    if not (root / str(base.id) / CURRENT).exists():
         return "missing", ""
     try:
-        stamp = load_state(folder / Path(unsealed(folder / CURRENT)).name).stamp
+        stamp, is_unfinished = examine_index(root, base.id)
     except IndexUnusable as error:
         return "unusable", error.message
+    if is_unfinished and not is_in_use:
+        return "unfinished", ""
     if stamp.model != base.embedding_model:
         return "other_model", ""
     return ("ready", "") if stamp.origin in ("", base.identity) else ("other_records", "")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qianxun.core.errors import BadInput
+from qianxun.core.errors import BadInput, IndexUnusable
 from qianxun.core.ports import Index, IndexBackend
 from qianxun.core.system.durable import make_folder, replace_file, sync
 from qianxun.core.types import (
@@ -63,6 +63,7 @@ KEYWORDS = "keywords"
 APPLYING = "applying"
 AT_ONCE = 400  # rows that are scored sooner than a thread starts
 FEW_TERMS = 200  # so many are counted in less time than a thread takes to wake: 3 µs each where they are not known
+LOOKS = 5  # at an index that another process keeps changing
 PURGE_AFTER = 1_000  # deaths that wait, at most, for a batch that adds something
 
 
@@ -447,6 +448,32 @@ class EmbeddedBackend:
         for path in folder.glob("build-*"):
             if path != current and path not in self._building:
                 shutil.rmtree(path)
+
+
+def examine(root: Path, knowledge_base: int) -> tuple[IndexStamp, bool]:
+    """The stamp of a base's index, and whether a crash left a batch unfinished. Compares every byte with its checksum
+    and changes nothing; another process may be writing to it meanwhile. Raises IndexUnusable."""
+    folder = root / str(knowledge_base)
+    for _ in range(LOOKS):
+        current = folder / Path(unsealed(folder / CURRENT)).name
+        state = load_state(current)
+        try:
+            is_unfinished = _examine(current, state)
+        except (IndexUnusable, OSError) as error:
+            if folder / Path(unsealed(folder / CURRENT)).name == current and load_state(current) == state:
+                raise error if isinstance(error, IndexUnusable) else unusable(f"读不到：{error.strerror}") from error
+        else:
+            return state.stamp, is_unfinished
+    raise unusable("一直在变，没有能够检查")
+
+
+def _examine(current: Path, state: State) -> bool:
+    Store(current / state.folder, state, codes.FEW).check()
+    is_unfinished = (current / APPLYING).exists()
+    if not is_unfinished and keywords.meta_checksum(current / KEYWORDS) != state.keywords:
+        raise unusable("关键词索引的目录已损坏")
+    keywords.check_files(current / KEYWORDS)
+    return is_unfinished
 
 
 def create(

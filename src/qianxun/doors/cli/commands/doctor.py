@@ -65,6 +65,7 @@ def _base_json(base: BaseHealth) -> dict[str, Any]:
     explained = {
         "ready": "",
         "missing": tr("索引在首次使用时建立", "the index is built on first use"),
+        "unfinished": tr("上次写到一半，下次打开时收尾", "a write was cut short; completed on next opening"),
         "unusable": tr(f"{reason}，下次打开时自动重建", f"{reason}; rebuilt on next opening"),
         "other_model": tr("索引属于另一个模型，下次打开时自动重建", "built by another model; rebuilt on next opening"),
         "other_records": tr(
@@ -197,7 +198,13 @@ def _show_service(console: Console, health: dict[str, Any]) -> None:
         waiting = tr(f"{health['queue_depth']} 项待索引", f"{health['queue_depth']} waiting for the index")
         console.print(f"  [green]✓[/] {tr('可以接受请求', 'takes requests')}  [dim]{waiting}[/]")
     if unusable := health["unusable"]:
-        _show_trouble(console, tr(f"{unusable} 个知识库打不开，原因见服务的日志", f"{unusable} bases cannot be opened"))
+        _show_trouble(
+            console,
+            tr(
+                f"{unusable} 个知识库打不开，或索引坏了正在重建，原因见服务的日志",
+                f"{unusable} bases cannot be opened, or their index is being rebuilt",
+            ),
+        )
     if health["trouble"]:
         _show_trouble(console, health["trouble"])
         return

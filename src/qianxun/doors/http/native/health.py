@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
@@ -30,9 +30,9 @@ class Alive(BaseModel):
 
 
 class Ready(BaseModel):
-    status: str = Field(examples=["ready"])
+    status: Literal["ready", "degraded"] = Field(description="degraded：有知识库不能用，其余照常")
     queue_depth: int = Field(description="等待建索引的写入", examples=[0])
-    unusable: int = Field(description="启动时打不开的知识库的数目", examples=[0])
+    unusable: int = Field(description="打不开的、索引坏了正在重建的知识库的数目", examples=[0])
 
 
 @router.get("/healthz", summary="进程活着；不要密钥", response_model=Envelope[Alive])
@@ -60,7 +60,9 @@ async def ready(request: Request) -> Response:
         pending = None
     if pending is None:
         return problem(503, "读不到记录", "records_unavailable", hint="检查数据库与磁盘")
-    return success({"status": "ready", "queue_depth": pending, "unusable": service.readiness.unusable})
+    unusable = len(service.engine.unusable_bases())
+    status = "degraded" if unusable else "ready"
+    return success({"status": status, "queue_depth": pending, "unusable": unusable})
 
 
 async def indexes_to_open(service: Service) -> Sequence[KnowledgeBase]:
@@ -78,7 +80,6 @@ async def open_indexes(service: Service, bases: Sequence[KnowledgeBase]) -> None
         except NotFound:
             pass  # it has been deleted meanwhile
         except Exception:  # a background task: the other bases are opened all the same
-            service.readiness.unusable += 1
             log.exception("base %s cannot be opened", base.id)
         finally:
             service.readiness.to_open -= 1
