@@ -99,6 +99,12 @@ class MemoryCache:
     async def put(self, key: str, answer: Recall, seconds: float) -> None:
         self._cache.put(key, answer, seconds)
 
+    async def epoch(self, base: str, generation: int) -> str:
+        return ""  # records go back to an earlier state only while no process has them open
+
+    async def aclose(self) -> None:
+        self._cache.clear()
+
     def clear(self) -> None:
         self._cache.clear()
 

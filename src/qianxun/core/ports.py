@@ -115,6 +115,12 @@ class Cache(Protocol):
 
     async def put(self, key: str, answer: Recall, seconds: float) -> None: ...
 
+    async def epoch(self, base: str, generation: int) -> str:
+        """The name of a base's history, which is part of its keys; another one once its records have gone back to an
+        earlier state, as they do when a backup is restored: the same number then means another state."""
+
+    async def aclose(self) -> None: ...
+
 
 class Index(Protocol):
     """Derived search structure of one knowledge base: keys, vectors and tokens; no text of record.

@@ -15,7 +15,6 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed
-from qianxun.core.cache import MemoryCache
 from qianxun.core.errors import RecallFailed
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
@@ -53,7 +52,7 @@ from qianxun.engine.folder_lock import owned
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog, open_registry
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
-from qianxun.engine.storage import database_url, index_backend, reach
+from qianxun.engine.storage import database_url, index_backend, open_cache, reach
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.background import run_indexer
@@ -61,6 +60,7 @@ from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases, chunks, listing
 from qianxun.records.tenancy import BaseRecords
+from qianxun.retrieve.recall_cache import Lifetimes
 from qianxun.retrieve.run import cached_recall
 from qianxun.retrieve.search_log import Journal
 
@@ -108,6 +108,7 @@ class Engine:
     catalog: ModelCatalog  # rerank and chat models
     registered: Registry  # models of users; `registry` has this tenant's
     cache: Cache
+    lifetimes: Lifetimes
     journal: Journal
     hooks: Hooks = field(repr=False)
     # Models have threads of their own: one that hangs takes none from the index, the records or another model.
@@ -149,6 +150,7 @@ class Engine:
         await self.parsers.aclose()
         await self.journal.close()
         await self._bases.close(finish=finish)
+        await self.cache.aclose()
         self.model_threads.shutdown()
         self.catalog.close()
         self.registered.clients.close()
@@ -480,10 +482,9 @@ class Engine:
 
     async def _recall(self, base: OpenBase, query: str, options: SearchOptions, trace_id: str = "") -> Recall:
         started = time.perf_counter()
-        seconds = self.settings.search.cache_seconds
         try:
             with self._bases.using(base):
-                answer = await cached_recall(base, query, options, self.cache, self.journal, seconds, trace_id)
+                answer = await cached_recall(base, query, options, self.cache, self.journal, self.lifetimes, trace_id)
         except RecallFailed:
             self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, None))
             raise
@@ -672,6 +673,7 @@ def _wired(settings: Settings, models: Mapping[str, Any], records: Records) -> E
     limits = ParseLimits(file_bytes=parsing.file_megabytes * MIB, seconds=parsing.seconds, ocr=parsing.ocr)
     threads, work, hooks = ModelThreads(), asyncio.Event(), Hooks()
     backend = index_backend(settings, records.identity)
+    cache, scores = open_cache(settings)
     embeddings = Embeddings(settings, models)
     catalog = ModelCatalog(settings, model_folders(settings), models)
     registered = open_registry(settings, records, threads)
@@ -683,12 +685,21 @@ def _wired(settings: Settings, models: Mapping[str, Any], records: Records) -> E
         embeddings=embeddings,
         catalog=catalog,
         registered=registered,
-        cache=MemoryCache(settings.search.cache_entries),
+        cache=cache,
+        lifetimes=Lifetimes(settings.search.cache_seconds, settings.cache.most_seconds),
         journal=Journal(records, settings.log.keep_days, settings.log.keep_rows),
         hooks=hooks,
         model_threads=threads,
         _bases=OpenBases(
-            records, backend, embeddings, catalog, registered, threads, lambda done: hooks.indexed(done), work.set
+            records,
+            backend,
+            embeddings,
+            catalog,
+            registered,
+            threads,
+            scores,
+            lambda done: hooks.indexed(done),
+            work.set,
         ),
         _work=work,
     )

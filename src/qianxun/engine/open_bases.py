@@ -21,6 +21,7 @@ from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.jobs.repair import Repairs
 from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
+from qianxun.rank.rerank import RerankCache, SharedScores
 from qianxun.records import Records, bases
 from qianxun.records.tenancy import BaseRecords
 from qianxun.text.chinese import Analyser
@@ -38,6 +39,7 @@ class OpenBases:
     catalog: ModelCatalog
     registered: Registry
     model_threads: ModelThreads
+    scores: SharedScores | None  # of rerankers, where processes share them
     indexed: Callable[[IndexTime], None]
     wake: Callable[[], None]  # tells the indexer that there is work
     repairs: Repairs = field(default_factory=Repairs)
@@ -219,6 +221,7 @@ class OpenBases:
             by_meaning=bool(config.get("by_meaning")) and model is not None,
             models=BaseModels(self.catalog, self.registered.of(about.tenant), owner),
             curves=self.embeddings.curves(about.embedding_model),
+            rerank_cache=RerankCache(shared=self.scores, origin=about.identity),
             model_threads=self.model_threads,
             indexed=self.indexed,
             damaged=self.repairs.begin,

@@ -72,7 +72,15 @@ class Search:
     rerank_seconds: float = 10.0  # after which the fused order is returned
     rewrite_seconds: float = 10.0
     cache_entries: int = 1000  # answers cached in memory; 0: none
-    cache_seconds: float = 3600.0
+    cache_seconds: float = 3600.0  # at least; longer for a base that has not changed for longer: `cache.most_seconds`
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """Answers of searches and scores of rerankers in a server that several processes share."""
+
+    url: str = field(default="", repr=False)  # redis://user:password@host:6379/0; "": in the memory of each process
+    most_seconds: float = 86_400.0  # for which an answer is cached at most, while its base does not change
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +181,7 @@ class Settings:
     vectorization: Vectorization = Vectorization()
     chunking: Chunking = Chunking()
     search: Search = Search()
+    cache: CacheSettings = CacheSettings()
     text_engine: TextEngine = field(default_factory=TextEngine)
     table_engine: TableEngine = field(default_factory=TableEngine)
     examples: ExampleSettings = ExampleSettings()

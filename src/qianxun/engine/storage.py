@@ -1,17 +1,20 @@
-"""Where the settings put the records and the indexes, and which index backend they name."""
+"""Where the settings put the records, the indexes and cached answers, and which index backend they name."""
 
 from __future__ import annotations
 
 import importlib
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from qianxun.core import plugins
+from qianxun.core.cache import MemoryCache
 from qianxun.core.errors import BadSettings
-from qianxun.core.ports import IndexBackend
+from qianxun.core.ports import Cache, IndexBackend
 from qianxun.engine.folder_lock import DATABASE
 from qianxun.engine.settings import Settings
+from qianxun.rank.rerank import SharedScores
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.database.postgres import Reach
 
@@ -49,6 +52,19 @@ def index_backend(settings: Settings, database: str = "") -> IndexBackend:
         known = "、".join(sorted((*INDEX_BACKENDS, *plugins.names("index"))))
         raise BadSettings(f"没有名为 {name} 的索引后端", hint=f"可用：{known}，或写出带 create() 的模块全名")
     return created
+
+
+def open_cache(settings: Settings) -> tuple[Cache, SharedScores | None]:
+    """Of answers, and of rerank scores where processes share them. Raises MissingExtra or BadSettings."""
+    near = MemoryCache(settings.search.cache_entries)
+    if not settings.cache.url:
+        return near, None
+    from qianxun.retrieve.redis_cache import RedisCache
+
+    ranking = (version("qianxun"), settings.search, settings.vectorization, settings.rerank)
+    digest = blake2b(repr(ranking).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    shared = RedisCache(settings.cache.url, near, settings.search.cache_seconds, ranking=digest)
+    return shared, shared.scores
 
 
 def _module(name: str) -> Any:

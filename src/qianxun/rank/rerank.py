@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from hashlib import md5
-from typing import Final
+from hashlib import blake2b, md5
+from typing import Final, Protocol
 
 from qianxun.core.cache import LRUCache
 from qianxun.core.errors import BadInput, BadModelReply
@@ -53,16 +53,27 @@ def _order(found: Found) -> tuple[float, int]:
     return (-found.score, found.chunk.key)
 
 
+class SharedScores(Protocol):
+    """Scores that other processes gave, too: field → score under a key. Blocking; what it cannot reach it has not."""
+
+    def get(self, key: str, fields: Sequence[str]) -> Mapping[str, float]: ...
+
+    def put(self, key: str, scores: Mapping[str, float]) -> None: ...
+
+
 class RerankCache:
     """Scores by model, query and chunk. Safe to use from several threads at once.
 
-    A chunk's key is never reused, so a changed document can never be given its old score.
+    A chunk's key is never reused, so a changed document can never be given its old score. ``shared`` knows texts, and
+    models by the names that they have for ``origin``, the base.
     """
 
-    def __init__(self, most: int = CACHED_SCORES) -> None:
+    def __init__(self, most: int = CACHED_SCORES, shared: SharedScores | None = None, origin: str = "") -> None:
         if most < 0:
             raise BadInput(f"缓存的条数不能为负，而不是 {most}", hint="0 表示不缓存")
         self._scores = LRUCache[tuple[str, bytes, int], float](most)
+        self._shared = shared
+        self._origin = origin
 
     def scores(
         self, model: RerankModel, query: str, chunks: Sequence[Chunk], stop: Callable[[], bool] = never
@@ -74,11 +85,29 @@ class RerankCache:
             chunk.key: read_under_headings(chunk.text, chunk.headings) for chunk in chunks if known[chunk.key] is None
         }
         if missing:
-            given = checked_scores(model.score(query, list(missing.values()), stop), len(missing))
+            given = self._given(model, query, list(missing.values()), stop)
             for key, new in zip(missing, given, strict=True):
                 self._scores.put((model.name, digest, key), new)
                 known[key] = new
         return [score for chunk in chunks if (score := known[chunk.key]) is not None]
+
+    def _given(self, model: RerankModel, query: str, texts: Sequence[str], stop: Callable[[], bool]) -> list[float]:
+        """The scores of texts: as another process was given them, or by the model."""
+        if self._shared is None:
+            return checked_scores(model.score(query, texts, stop), len(texts))
+        key = f"rag:rerank:{self._origin}:{_digest(model.name)}:{_digest(query)}"
+        digests = [_digest(text) for text in texts]
+        scores = {field: score for field, score in self._shared.get(key, digests).items() if 0.0 <= score <= 1.0}
+        unread = {field: text for field, text in zip(digests, texts, strict=True) if field not in scores}
+        if unread:
+            given = checked_scores(model.score(query, list(unread.values()), stop), len(unread))
+            self._shared.put(key, new := dict(zip(unread, given, strict=True)))
+            scores |= new
+        return [scores[field] for field in digests]
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def rank_results(

@@ -26,7 +26,7 @@ from qianxun.records import bases
 from qianxun.retrieve.candidate_pool import unknown_keys
 from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
-from qianxun.retrieve.recall_cache import cache_key, get_cached, put_cached
+from qianxun.retrieve.recall_cache import Lifetimes, cache_key, get_cached, put_cached
 from qianxun.retrieve.rerank_and_tiers import Order, rerank_and_tiers
 from qianxun.retrieve.search_log import Journal
 from qianxun.retrieve.timings import Steps
@@ -40,17 +40,21 @@ async def cached_recall(
     options: SearchOptions,
     cache: Cache,
     journal: Journal,
-    seconds: float,
+    lifetimes: Lifetimes,
     trace_id: str = "",
 ) -> Recall:
     """`recall`, or the same answer as long as nothing it depends on has changed. Either is logged, under the
     ``trace_id`` of the request or one of its own."""
     check_text(text)
     started = time.perf_counter()
-    params = params_of(options)
+    params, origin = params_of(options), base.about.identity
+
+    async def key_of(state: Generation) -> str:
+        return cache_key(base.id, text, params, state, origin, await cache.epoch(origin, state.records))
+
     with base.serving.borrow() as serving:
         generation = await current_generation(base, serving)
-    key = cache_key(base.id, text, params, generation)
+    key = await key_of(generation)
     # A language model may reply otherwise the next time, and another may have taken its name.
     is_repeatable = not base.about.config.get("rewrite_model")
     cached = await get_cached(cache, key, text) if is_repeatable else None
@@ -68,8 +72,8 @@ async def cached_recall(
         # Under the state it was made from, which may be later than the one read above.
         if is_repeatable and answer.generation is not None:
             if answer.generation != generation:
-                key = cache_key(base.id, text, params, answer.generation)
-            await put_cached(cache, key, answer, seconds)
+                key = await key_of(answer.generation)
+            await put_cached(cache, key, answer, lifetimes.seconds(base.id, answer.generation.records))
         answer = replace(answer, trace_id=trace_id) if trace_id else answer
     journal.note(base.about, answer, params)
     return answer

@@ -33,6 +33,7 @@ EXTRAS = (
     ("office", ("docx", "pptx"), "读 Word（DOCX）与 PowerPoint（PPTX）", "reads Word and PowerPoint"),
     ("pdf", ("pdfplumber", "pypdfium2"), "读 PDF", "reads PDF"),
     ("ocr", ("rapidocr",), "认出图片与扫描件里的文字", "reads images and scans"),
+    ("redis", ("redis",), "几个进程共用缓存的答案（cache.url）", "answers cached for several processes"),
     ("sentence-transformers", ("sentence_transformers",), "用 sentence-transformers 的模型", "more models"),
 )
 
