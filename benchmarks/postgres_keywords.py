@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from qianxun.core.types import Terms
+from qianxun.core.types import BM25, Terms
 from qianxun.index.postgres.postings import GRAMS, NORMS, WORDS, counted, term_hash
 from qianxun.index.postgres.server import Server, Tx, bigints
-from qianxun.index.shared import K1, B
 from qianxun.text.chinese import index_grams, index_words
 
 SCHEMA = "bench_others"
@@ -145,8 +144,8 @@ def _sum(
             holding = frequencies.get(term_hash(name, term), 0)
             if name == WORDS or len(term) > 1 or holding <= max(2_000, FREQUENT_SHARE * total):
                 idf = math.log(1 + (total - holding + 0.5) / (holding + 0.5))
-                terms.append((term_hash(name, term), weight * idf * (K1 + 1), number))
-    damping = {name: (K1 * (1 - B + B * NORMS / average)).tolist() for name, average in averages.items()}
+                terms.append((term_hash(name, term), weight * idf * (BM25.k1 + 1), number))
+    damping = {name: (BM25.k1 * (1 - BM25.b + BM25.b * NORMS / average)).tolist() for name, average in averages.items()}
     found = tx.rows(
         statement,
         terms=bigints([term for term, _, _ in terms]),

@@ -12,7 +12,19 @@ import numpy as np
 import pytest
 
 from qianxun.core.ports import Index
-from qianxun.core.types import Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Not, Ranking, Terms
+from qianxun.core.types import (
+    BM25,
+    Attributes,
+    Bm25,
+    Eq,
+    Filter,
+    IndexBatch,
+    IndexEntry,
+    IndexStamp,
+    Not,
+    Ranking,
+    Terms,
+)
 from qianxun.index import shared
 from qianxun.index.embedded import index as embedded
 from qianxun.index.postgres import check as postgres_check
@@ -118,7 +130,8 @@ def test_after_random_work_as_an_index_of_what_is_left(
             words, grams = chance.sample(VOCABULARY, 3), chance.sample(VOCABULARY, 4)
             for require in ("any", "all"):
                 asked = Terms((*words, "没有"[: chance.randrange(3)] or words[0]), tuple(grams))
-                assert_alike(*[await index.match(asked, 20, require=require) for index in (fresh, worked)])
+                bm25 = chance.choice((BM25, Bm25(1.5, 0.75), Bm25(0.6, 0.3)))
+                assert_alike(*[await index.match(asked, 200, require=require, bm25=bm25) for index in (fresh, worked)])
         await fresh.close()
         await worked.close()
 

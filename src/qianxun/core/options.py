@@ -29,6 +29,7 @@ from qianxun.core.filters import (
 )
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.model_types import REF_PREFIX
+from qianxun.core.types import BM25, Bm25
 
 Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
 FusionName: TypeAlias = Literal["weighted", "min_max", "rrf"]
@@ -253,10 +254,16 @@ class SearchOptions:
     ] = True
     # Arms of other packages that take part; "-qa": without this one of ours.
     arms: Annotated[tuple[str, ...], Option(in_base=True)] = ()
+    bm25_k1: Annotated[float, Option(least=0, most=10, in_base=True)] = BM25.k1
+    bm25_b: Annotated[float, Option(least=0, most=1, in_base=True)] = BM25.b
     # Deadlines come from the settings alone.
     arm_seconds: float = 10.0
     rerank_seconds: float = 10.0
     rewrite_seconds: float = 10.0
+
+    @property
+    def bm25(self) -> Bm25:
+        return Bm25(self.bm25_k1, self.bm25_b)
 
 
 class SearchChoices(TypedDict, total=False):

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 from qianxun.core.types import (
+    BM25,
     EVERYTHING,
+    Bm25,
     Chunk,
     Filter,
     IndexBatch,
@@ -155,7 +157,12 @@ class Index(Protocol):
         """
 
     async def match(
-        self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Literal["all", "any"] = "any"
+        self,
+        terms: Terms,
+        limit: int,
+        where: Filter = EVERYTHING,
+        require: Literal["all", "any"] = "any",
+        bm25: Bm25 = BM25,
     ) -> Ranking:
         """BM25 over words and grams, with ``Ranking.ceiling`` set. ``require`` speaks of the words."""
 
@@ -193,6 +200,10 @@ class ArmContext(Protocol):
 
     @property
     def index(self) -> Index: ...
+
+    @property
+    def bm25(self) -> Bm25:
+        """What a search by words counts with."""
 
     @property
     def is_local(self) -> bool:

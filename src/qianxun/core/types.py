@@ -342,6 +342,17 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Bm25:
+    """How soon a repeated term stops counting (``k1``), and how much the length of an entry counts (``b``)."""
+
+    k1: float = 1.2
+    b: float = 0.75
+
+
+BM25 = Bm25()  # as tantivy and Lucene have it
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """The state of a base that an answer was made from: the same one gives the same answer."""
 

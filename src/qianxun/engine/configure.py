@@ -42,6 +42,8 @@ KINDS: Final[Mapping[str, str]] = {
     "search.rerank": "模型名",
     "search.fuzzy": "true 或 false",
     "search.arms": "名字的列表",
+    "search.bm25_k1": "数字",
+    "search.bm25_b": "数字",
     **{name: kind_of(name) for name in CHOICES},
 }
 ALWAYS: Final = ("chunk_size", "chunk_overlap")  # a base cannot be without them

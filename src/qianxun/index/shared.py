@@ -171,7 +171,6 @@ def mean_cosine(rows: NDArray[np.float64]) -> float:
 
 # ── keywords ─────────────────────────────────────────────────────────────────────────────────────
 
-K1, B = 1.2, 0.75  # of BM25, as tantivy has them
 SCORE_DECIMALS: Final = 4  # beyond this, tantivy's float32 sums depend on how its segments lie
 FREQUENT_SHARE, FREQUENT_LEAST = 0.1, 2_000  # a character in more entries than either carries next to no information
 

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -36,6 +37,7 @@ from qianxun.indexing.maintenance import keep_up
 from qianxun.indexing.outbox_indexer import Drained, Fresh, entries_of, unbroken
 from qianxun.indexing.prepare import prepare_for
 from qianxun.ingest.assemble import read_structure
+from qianxun.ingest.tables.described import is_described, read_described
 from qianxun.records import documents, outbox
 from qianxun.records.chunks import Material, with_questions
 from qianxun.records.pairs import Attached
@@ -90,7 +92,10 @@ def submission(base: OpenBase, document: Document, generation: int | None = None
     document = replace(document, metadata=checked_metadata(document.metadata))
     written = document.format if document.structure is not None else _format(document)
     if document.structure is None:
-        text = read_structure(document.content, written, name=document.name)
+        read = (
+            partial(read_described, metadata=document.metadata) if is_described(document.metadata) else read_structure
+        )
+        text = read(document.content, written, name=document.name)
         if written != "text" or text.marks or text.tables or text.content != document.content:
             document = replace(document, format=written, content=text.content, structure=text)
     labels = Labels(document.user_id, document.project_id, document.content_type, document.tags, document.metadata)

@@ -11,6 +11,8 @@ from qianxun.core.types import NOTHING, Keys, Ranking, Scores
 
 RRF_K: Final = 60  # Cormack, Clarke and Büttcher (SIGIR 2009)
 
+FIRST_PLACES: Final = 3  # in which the first of every signal is found
+
 # The weight of meaning beside words, by how alike the chunks of a base are: fitted over ten sets (docs/quality.md).
 # Where all chunks are on one matter (tables of annual reports) their vectors lie close together and distinguish less
 # than words do; where they are on many the reverse holds.
@@ -36,6 +38,18 @@ def min_max(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> Ra
 def rrf(rankings: Mapping[str, Ranking], weights: Mapping[str, float], k: int = RRF_K) -> Ranking:
     """Σ weight · (k + 1) ÷ (k + rank) ÷ Σ weight, ranks from 1: first everywhere scores 1 (Cormack et al. 2009)."""
     return _summed({arm: (ranking.keys, reciprocal(ranking, k)) for arm, ranking in rankings.items()}, weights)
+
+
+def with_firsts(fused: Ranking, firsts: Sequence[int]) -> Ranking:
+    """With these keys among the first few: what one signal alone is sure of is not lost behind the many that another
+    puts a little nearer. One that comes later is raised to just above the place it needs."""
+    is_first = np.isin(fused.keys, firsts)
+    others = fused.scores[~is_first]
+    ahead = max(FIRST_PLACES - int(np.count_nonzero(is_first)), 1)
+    if len(others) <= ahead:
+        return fused
+    bar = np.nextafter(others[ahead], 2.0)
+    return Ranking.ordered(fused.keys, np.where(is_first, np.maximum(fused.scores, bar), fused.scores), fused.ceiling)
 
 
 def fitting_weights(likeness: float) -> dict[str, float]:

@@ -14,7 +14,7 @@ from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.core.options import SearchOptions
 from qianxun.core.types import Degraded, Ranking, Scores
 from qianxun.rank.calibrate import Curve, clipped
-from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted
+from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted, with_firsts
 from qianxun.rank.tiers import FUZZY
 from qianxun.retrieve.arms import STANDARD, arms_of, plugin_weights, signal_of
 from qianxun.retrieve.candidate_pool import CandidatePool
@@ -59,24 +59,41 @@ async def gather(
     """
     arms, failed = arms_of(base, options)
     arms = [arm for arm in arms if (not only or arm.name in only) and arm.applies_to(plan.queries[0])]
-    results = await run_arms(base, serving, plan, arms, depth, options.arm_seconds)
+    results = await run_arms(base, serving, plan, arms, depth, options.arm_seconds, options.bm25)
     if failed and not only:
         results = replace(results, degraded=(*failed, *results.degraded))
     with steps.timed("fuse"):
         results = await backfilled(serving, results)
         scores = results.scores()
-        fused = FUSIONS[options.fusion](scores, options.weights)
+        fused = _fused(base, scores, options)
         best = (fused if options.fusion == "weighted" else weighted(scores, options.weights)).scores[:1]
     if options.fuzzy and not plan.corrected and _is_unsure(base, results, best, options):
         with steps.timed("guess"):
             guessed = await with_guess(base, serving, plan)
         if guessed.corrected:
             guess = replace(guessed, queries=guessed.queries[-guessed.corrected :])
-            more = await run_arms(base, serving, guess, arms, depth, options.arm_seconds)
+            more = await run_arms(base, serving, guess, arms, depth, options.arm_seconds, options.bm25)
             plan, results = guessed, await backfilled(serving, merged(results, more))
             scores = results.scores()
-            fused = FUSIONS[options.fusion](scores, options.weights)
+            fused = _fused(base, scores, options)
     return Candidates(plan, results, scores, CandidatePool(base, plan, results, fused), depth)
+
+
+def _fused(base: OpenBase, scores: Mapping[str, Ranking], options: SearchOptions) -> Ranking:
+    """By rank, the weight of a signal bounds all that it can say: what only words find, however surely, would come
+    behind whatever vectors put at the first thirty places. What a signal is sure of is therefore among the first."""
+    fused = FUSIONS[options.fusion](scores, options.weights)
+    if options.fusion != "rrf" or len(scores) < 2:
+        return fused
+    least = {"keyword": UNSURE_WORDS}
+    curves = {"vector": base.curves.vector}
+    firsts = [
+        int(ranking.keys[0])
+        for signal, ranking in scores.items()
+        if len(ranking) and options.weights.get(signal, 0.0) > 0.0
+        if curves.get(signal, clipped)(ranking.scores[:1])[0] >= least.get(signal, FUZZY)
+    ]
+    return with_firsts(fused, firsts)
 
 
 async def backfilled(serving: Serving, results: ArmResults) -> ArmResults:

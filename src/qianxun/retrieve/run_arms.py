@@ -28,7 +28,19 @@ from qianxun.core.errors import (
     RetrieverUnavailable,
 )
 from qianxun.core.ports import EmbeddingModel, RetrieverArm
-from qianxun.core.types import NOTHING, Degraded, Everything, Filter, Query, Ranking, StepTime, Vector, matches
+from qianxun.core.types import (
+    BM25,
+    NOTHING,
+    Bm25,
+    Degraded,
+    Everything,
+    Filter,
+    Query,
+    Ranking,
+    StepTime,
+    Vector,
+    matches,
+)
 from qianxun.rank.fuse import best_of, joined
 from qianxun.records.database.disk_errors import trouble
 from qianxun.retrieve.arms import STANDARD, SearchContext, signal_of
@@ -79,12 +91,18 @@ class ArmResults:
 
 
 async def run_arms(
-    base: OpenBase, serving: Serving, plan: QueryPlan, arms: Sequence[RetrieverArm], depth: int, seconds: float
+    base: OpenBase,
+    serving: Serving,
+    plan: QueryPlan,
+    arms: Sequence[RetrieverArm],
+    depth: int,
+    seconds: float,
+    bm25: Bm25 = BM25,
 ) -> ArmResults:
     """Every arm on every query. Raises RecallFailed if none answers, BadInput if an arm refuses the request."""
     needs_vector = any(arm.needs_vector for arm in arms)
     vectors = [_vector(base, serving, query) for query in plan.queries] if needs_vector else []
-    run = _Run(SearchContext(base, serving), arms, plan.queries, vectors, depth, seconds)
+    run = _Run(SearchContext(base, serving, bm25), arms, plan.queries, vectors, depth, seconds)
     try:
         outcomes = await run.outcomes()
         known = tuple(vector.result() for vector in vectors if _is_done_well(vector))

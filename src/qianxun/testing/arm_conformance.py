@@ -23,7 +23,20 @@ import pytest
 
 from qianxun.core.errors import RetrieverUnavailable
 from qianxun.core.ports import ArmContext, RetrieverArm
-from qianxun.core.types import EVERYTHING, NOTHING, Attributes, Chunk, Eq, Filter, Query, Ranking, Vector, matches
+from qianxun.core.types import (
+    BM25,
+    EVERYTHING,
+    NOTHING,
+    Attributes,
+    Bm25,
+    Chunk,
+    Eq,
+    Filter,
+    Query,
+    Ranking,
+    Vector,
+    matches,
+)
 from qianxun.testing.model_conformance import HOSTILE, Conformance
 from qianxun.text.chinese import analyse_query
 
@@ -45,6 +58,10 @@ class TextContext:
     @property
     def index(self) -> Any:
         raise RetrieverUnavailable("这里没有索引", hint="在测试类里覆盖 context()")
+
+    @property
+    def bm25(self) -> Bm25:
+        return BM25
 
     @property
     def is_local(self) -> bool:

@@ -27,6 +27,7 @@ from qianxun.core.errors import BadFilter, BadModelReply, IndexUnusable, Retriev
 from qianxun.core.ports import Index, IndexBackend
 from qianxun.core.types import (
     Attributes,
+    Bm25,
     Eq,
     Filter,
     In,
@@ -369,6 +370,21 @@ class IndexConformance:
             assert found.ceiling is not None
             assert 0.9 < found.hits[0].score / found.ceiling <= 1
 
+    def test_scores_are_bm25_with_the_constants_that_are_given(self, tmp_path: Path) -> None:
+        texts = {1: "医保 卡", 2: "医保 医保 医保 卡 办 理", 3: "社保 卡 " * 6}
+        average = sum(len(text.split()) for text in texts.values()) / len(texts)
+        with self.built(tmp_path) as opened:
+            opened.apply(1, [entry(key, key, text) for key, text in texts.items()])
+            for bm25 in (Bm25(), Bm25(1.5, 0.75), Bm25(0.4, 0.0), Bm25(3.0, 1.0)):
+                found = {hit.key: hit.score for hit in opened.match("医保", "卡", bm25=bm25).hits}
+                assert found == pytest.approx(
+                    {key: _bm25(text.split(), list(texts.values()), average, bm25) for key, text in texts.items()},
+                    abs=2e-4,
+                )
+                ceiling = opened.match("医保", "卡", bm25=bm25).ceiling
+                assert ceiling is not None
+                assert max(found.values()) <= ceiling
+
     # ── order ────────────────────────────────────────────────────────────────────────────────────
 
     def test_ties_are_broken_by_key_also_at_the_cut(self, tmp_path: Path) -> None:
@@ -468,3 +484,14 @@ class IndexConformance:
             await index.apply(IndexBatch(batch, (10,), tuple(entry(4 * batch + at, 10) for at in range(4))))
         done.set()
         await asyncio.gather(*readers)
+
+
+def _bm25(words: Sequence[str], texts: Sequence[str], average: float, bm25: Bm25) -> float:
+    score = 0.0
+    for term in ("医保", "卡"):
+        having = sum(term in text.split() for text in texts)
+        idf = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
+        freq = words.count(term)
+        damping = bm25.k1 * (1 - bm25.b + bm25.b * len(words) / average)
+        score += idf * (bm25.k1 + 1) * freq / (freq + damping)
+    return score

@@ -67,6 +67,12 @@ def types_in_question(question: str) -> frozenset[TableType]:
     return frozenset(type_ for type_, words in _rules("questions") if words.search(question))
 
 
+def type_called(name: str) -> TableType | None:
+    """The type of this name, ours or a reader's; None if it is none of them."""
+    labels: Mapping[TableType, str] = _data()["labels"]
+    return next((type_ for type_, label in labels.items() if name in (type_, label)), None)
+
+
 def label(type_: TableType) -> str:
     """The type as a Chinese reader calls it."""
     name: str = _data()["labels"][type_]

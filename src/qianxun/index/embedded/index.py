@@ -27,8 +27,10 @@ from qianxun.core.errors import BadInput, IndexUnusable
 from qianxun.core.ports import Index, IndexBackend
 from qianxun.core.system.durable import make_folder, replace_file, sync
 from qianxun.core.types import (
+    BM25,
     EVERYTHING,
     NOTHING,
+    Bm25,
     Filter,
     IndexBatch,
     IndexEntry,
@@ -126,8 +128,15 @@ class EmbeddedIndex:
     ) -> Ranking:
         return self._nearest(vector, limit, where, field)
 
-    async def match(self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Require = "any") -> Ranking:
-        return self._match(terms, limit, where, require)
+    async def match(
+        self,
+        terms: Terms,
+        limit: int,
+        where: Filter = EVERYTHING,
+        require: Require = "any",
+        bm25: Bm25 = BM25,
+    ) -> Ranking:
+        return self._match(terms, limit, where, require, bm25)
 
     async def count(self, terms: Terms) -> TermCounts:
         if self._view.keywords is not None and len(terms.words) + len(terms.grams) <= FEW_TERMS:
@@ -208,12 +217,12 @@ class EmbeddedIndex:
             self._placed = (rows, keys, slots)
         return keys, slots
 
-    def _match(self, terms: Terms, limit: int, where: Filter, require: Require) -> Ranking:
+    def _match(self, terms: Terms, limit: int, where: Filter, require: Require, bm25: Bm25) -> Ranking:
         check_filter(where)
         view, searched = self._keyword_view()
         allowed = view.store.allowed(view.rows, where, view.rows.in_keywords())
         rows = view.rows.columns["row"]
-        matched = keywords.match(searched, terms, limit, require, self._options.gram_weight, rows, allowed)
+        matched = keywords.match(searched, terms, limit, require, self._options.gram_weight, rows, allowed, bm25)
         keys = view.rows.columns["key"][matched.slots]
         return Ranking.ordered(keys, matched.scores, matched.ceiling).head(limit)
 

@@ -12,9 +12,10 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.shortages import shortage_of_rust
-from qianxun.core.types import Keys, TermCounts, Terms
+from qianxun.core.types import BM25, Bm25, Keys, TermCounts, Terms
 from qianxun.index import shared
-from qianxun.index.shared import K1, SCORE_DECIMALS, Require, damage, distinct, unusable, writable
+from qianxun.index.shared import SCORE_DECIMALS, Require, damage, distinct, unusable, writable
 
 log = logging.getLogger(__name__)
 
@@ -252,22 +253,30 @@ def match(
     gram_weight: float,
     rows: Keys,
     allowed: NDArray[np.bool_],
+    bm25: Bm25 = BM25,
 ) -> Matched:
     """The best allowed rows, ``rows`` being all there are. All that tie at the cut come, for the caller to order.
+
+    tantivy's constants cannot be set. With others, what it finds best by its own is scored again, exactly.
 
     Characters that occur nearly everywhere count only when the query has nothing else: see `_informative`.
     """
     words = distinct(terms.words)
     with _Sound():
         grams = _informative(view, words, distinct(terms.grams))
-        top = _ceiling(view, words, grams, gram_weight)
+        top = _ceiling(view, words, grams, gram_weight, bm25.k1)
     count = int(np.count_nonzero(allowed))
     if limit <= 0 or count == 0 or not (words or grams):
         return Matched(np.empty(0, dtype=np.int64), np.empty(0), top)
     few = rows[allowed] if count <= FEW and count < len(rows) else None
     query = _query(view.schema, words, grams, require, gram_weight, few)
     with _Sound():
-        slots, scores = _search(view, query, limit, rows, None if count == len(rows) else allowed)
+        within = None if count == len(rows) else allowed
+        if bm25 == BM25:
+            slots, scores = _search(view, query, limit, rows, within)
+        else:
+            rescore = partial(_rescored, view, _query(view.schema, words, grams, require, gram_weight, None), bm25)
+            slots, scores = _search(view, query, limit, rows, within, rescore)
     return Matched(slots, scores, top)
 
 
@@ -292,7 +301,12 @@ def count(view: KeywordView, terms: Terms) -> TermCounts:
 
 
 def _search(
-    view: KeywordView, query: Any, limit: int, rows: Keys, allowed: NDArray[np.bool_] | None
+    view: KeywordView,
+    query: Any,
+    limit: int,
+    rows: Keys,
+    allowed: NDArray[np.bool_] | None,
+    rescore: Callable[[Sequence[Any]], NDArray[np.float64]] | None = None,
 ) -> tuple[Keys, NDArray[np.float64]]:
     """Fetches more and more hits until ``limit`` allowed ones, and all that tie with the last, are among them."""
     fetch = limit + (limit // 8 if allowed is None else limit) + 16  # most often enough
@@ -309,8 +323,35 @@ def _search(
             passes &= allowed[slots]
         slots, scores = slots[passes], scores[passes]
         if len(hits) < fetch or (len(scores) >= limit and scores[limit - 1] > last):
-            return slots, scores
+            if rescore is None:
+                return slots, scores
+            return slots, rescore([address for address, passed in zip(addresses, passes, strict=True) if passed])
         fetch *= 8
+
+
+def _rescored(view: KeywordView, query: Any, bm25: Bm25, addresses: Sequence[Any]) -> NDArray[np.float64]:
+    """The scores of these entries by other constants, from the counts and lengths that tantivy scored them by."""
+    explained = (json.loads(query.explain(view.searcher, address).to_json()) for address in addresses)
+    scores = [math.fsum(_term_score(clause, bm25) for clause in _clauses(whole)) for whole in explained]
+    return np.array(scores, dtype=np.float64).round(SCORE_DECIMALS)
+
+
+def _clauses(explanation: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    is_sum = explanation["description"].startswith("BooleanClause")
+    clauses: Sequence[dict[str, Any]] = explanation["details"] if is_sum else (explanation,)
+    return clauses
+
+
+def _term_score(clause: dict[str, Any], bm25: Bm25) -> float:
+    """A term's score (k1 + 1) · idf · freq ÷ (freq + k1 · (1 − b + b · length ÷ average)), with other constants."""
+    term = clause
+    while not term["description"].startswith("TermQuery"):  # within its boost
+        term = term["details"][0]
+    share = term["details"][-1]
+    freq, _, _, length, average = (part["value"] for part in share["details"])
+    damping = bm25.k1 * (1 - bm25.b + bm25.b * length / average)
+    ratio = (bm25.k1 + 1) / (BM25.k1 + 1) * freq / (freq + damping) / share["value"]
+    return float(clause["value"] * ratio)
 
 
 def _slots(rows: Keys, found: Keys) -> Keys:
@@ -337,8 +378,10 @@ def _query(
     return Query.boolean_query([(Occur.Must, within), (Occur.Must, text)])
 
 
-def _ceiling(view: KeywordView, words: Sequence[str], grams: Sequence[str], gram_weight: float) -> float:
+def _ceiling(
+    view: KeywordView, words: Sequence[str], grams: Sequence[str], gram_weight: float, k1: float = BM25.k1
+) -> float:
     """Each term's weight where it is so frequent that length no longer matters; rounded up, never down."""
     total: float = sum([view.rarity("words", word) for word in words])
     total += gram_weight * sum([view.rarity("grams", gram) for gram in grams])
-    return math.ceil(total * (K1 + 1) * 10.0**SCORE_DECIMALS) / 10.0**SCORE_DECIMALS
+    return math.ceil(total * (k1 + 1) * 10.0**SCORE_DECIMALS) / 10.0**SCORE_DECIMALS

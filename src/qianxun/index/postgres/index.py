@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -18,8 +18,10 @@ import numpy as np
 from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, RetrieverUnavailable
 from qianxun.core.ports import Index, IndexBackend
 from qianxun.core.types import (
+    BM25,
     EVERYTHING,
     NOTHING,
+    Bm25,
     Everything,
     Filter,
     IndexBatch,
@@ -160,11 +162,19 @@ class PostgresIndex:
 
         return await self._read(work)
 
-    async def match(self, terms: Terms, limit: int, where: Filter = EVERYTHING, require: Require = "any") -> Ranking:
+    async def match(
+        self,
+        terms: Terms,
+        limit: int,
+        where: Filter = EVERYTHING,
+        require: Require = "any",
+        bm25: Bm25 = BM25,
+    ) -> Ranking:
         check_filter(where)
 
         def work(tx: Tx, state: State) -> Ranking:
-            return keywords.match(self._search(tx, state), terms, limit, require, self._allowed(tx, state, where))
+            search = replace(self._search(tx, state), bm25=bm25)
+            return keywords.match(search, terms, limit, require, self._allowed(tx, state, where))
 
         return await self._read(work)
 

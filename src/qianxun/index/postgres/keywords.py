@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.core.types import Keys, Ranking, TermCounts, Terms
+from qianxun.core.types import BM25, Bm25, Keys, Ranking, TermCounts, Terms
 from qianxun.index import shared
 from qianxun.index.postgres.facts import Allowed
 from qianxun.index.postgres.postings import GRAMS, NORMS, WORDS, decoded, rows_of, term_hash
 from qianxun.index.postgres.server import Tx, bigints
 from qianxun.index.postgres.tables import State, Tables
-from qianxun.index.shared import K1, SCORE_DECIMALS, B, Require, distinct, unusable
+from qianxun.index.shared import SCORE_DECIMALS, Require, distinct, unusable
 
 FEW: Final = 5_000  # so many allowed entries are scored alone; of more, the best hits are sifted
 
@@ -51,6 +51,7 @@ class Search:
     state: State
     dead: Mask | None
     gram_weight: float
+    bm25: Bm25 = BM25
 
     def frequencies(self, terms: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """In how many entries each (field, term) occurs, dead ones included."""
@@ -168,7 +169,8 @@ def _scores(search: Search, found: Mapping[tuple[str, str], Postings], required:
     state = search.state
     scores = np.zeros(state.next_row)
     have = np.zeros(state.next_row, dtype=np.int32)
-    damping = {field: _damping(total, state.contents) for field, total in ((WORDS, state.words), (GRAMS, state.grams))}
+    totals = {WORDS: state.words, GRAMS: state.grams}
+    damping = {field: _damping(total, state.contents, search.bm25) for field, total in totals.items()}
     for (field, _), postings in found.items():
         weight = _weight(search, field, len(postings))
         scores[postings.rows] += weight * postings.times / (postings.times + damping[field][postings.norms])
@@ -179,16 +181,16 @@ def _scores(search: Search, found: Mapping[tuple[str, str], Postings], required:
     return scores
 
 
-def _damping(total: int, entries: int) -> NDArray[np.float64]:
+def _damping(total: int, entries: int, bm25: Bm25) -> NDArray[np.float64]:
     """k1 (1 − b + b · length ÷ average) for each code of a length."""
     average = total / entries if total else 1.0
-    damping: NDArray[np.float64] = K1 * (1 - B + B * NORMS.astype(np.float64) / average)
+    damping: NDArray[np.float64] = bm25.k1 * (1 - bm25.b + bm25.b * NORMS.astype(np.float64) / average)
     return damping
 
 
 def _weight(search: Search, field: str, holding: int) -> float:
     idf = math.log(1 + (search.state.contents - holding + 0.5) / (holding + 0.5))
-    return (K1 + 1) * idf * (search.gram_weight if field == GRAMS else 1.0)
+    return (search.bm25.k1 + 1) * idf * (search.gram_weight if field == GRAMS else 1.0)
 
 
 def _ceiling(search: Search, found: Mapping[tuple[str, str], Postings]) -> float:

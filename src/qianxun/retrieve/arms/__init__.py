@@ -21,7 +21,7 @@ from qianxun.core import plugins
 from qianxun.core.errors import PluginError, RecallFailed
 from qianxun.core.options import Mode, SearchOptions
 from qianxun.core.ports import Index, RetrieverArm
-from qianxun.core.types import EVERYTHING, Chunk, Degraded, Everything, Filter, matches
+from qianxun.core.types import BM25, EVERYTHING, Bm25, Chunk, Degraded, Everything, Filter, matches
 from qianxun.records import chunks, pairs, terms
 from qianxun.retrieve.arms.keyword import KeywordArm
 from qianxun.retrieve.arms.qa import QuestionArm
@@ -102,6 +102,7 @@ class SearchContext:
 
     base: OpenBase
     serving: Serving
+    bm25: Bm25 = BM25
 
     @property
     def index(self) -> Index:

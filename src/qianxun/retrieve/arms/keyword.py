@@ -28,7 +28,7 @@ class KeywordArm(RetrieverArm):
     async def search(self, query: Query, limit: int, context: ArmContext) -> Ranking:
         if not query.terms.words and not query.terms.grams:
             return NOTHING
-        found = await context.index.match(query.terms, limit, query.where)
+        found = await context.index.match(query.terms, limit, query.where, bm25=context.bm25)
         return found if found.ceiling else NOTHING
 
     def calibrate(self, found: Ranking) -> Scores:

@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 
 from qianxun.bases.base import OpenBase, read
-from qianxun.core.types import Column, Found
-from qianxun.rank.calibrate import Curve
+from qianxun.core.types import Chunk, Column, Found
+from qianxun.rank.calibrate import Curve, clipped
 from qianxun.records import tables
 from qianxun.records.tables import TableHead
 from qianxun.retrieve.layered.search import Evidence
 from qianxun.text.chinese import fold, occurs_in, places
-from qianxun.text.table_types import TableType, type_of, types_in_question
+from qianxun.text.table_types import TableType, type_called, type_of, types_in_question
 
 # Shares of a table's structure, and of the keyword layer: set by hand, fitted to no set of questions.
 TITLE: Final = 0.40
@@ -48,6 +48,7 @@ class Names:
     headers: tuple[str, ...]
     labels: tuple[str, ...]
     type: TableType | None
+    kind: str = ""  # as the document's metadata call the type, where it is none of ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class TableCandidates:
     common: Mapping[TableType | None, float]  # type → the share of the candidates that have it
     weight: float  # of the structure
     curve: Curve
+    is_calibrated: bool = True
     _fits: dict[int, Structure] = field(default_factory=dict)
 
     def fits(self, key: int) -> Structure:
@@ -93,6 +95,8 @@ class TableCandidates:
     def score(self, key: int, fits: Structure | None) -> float:
         """Words and meaning beside structure, on the curve of tables; without structure the rest counts."""
         fused = self.evidence.fused.score(self.tables[key].found.chunk.key)
+        if not self.is_calibrated:  # a share of words is no cosine, and would only lower what the threshold is for
+            fused = max(fused, self.similarity(key) or 0.0)
         both = fused if fits is None else (1.0 - self.weight) * fused + self.weight * fits.score
         return float(self.curve(np.array([both]))[0])
 
@@ -122,14 +126,14 @@ async def table_candidates(
     heads = await read(base, tables.heads, first)
     best = {found.chunk.key: found for found in await evidence.first([chunks[table][0] for table in first])}
     candidates = {
-        table: TableCandidate(head, found, tuple(chunks[table]), names_of(head.title, head.columns, found.chunk.text))
+        table: TableCandidate(head, found, tuple(chunks[table]), _names(head, found.chunk))
         for table in first
         if (head := heads.get(table)) is not None and (found := best.get(chunks[table][0])) is not None
     }
     types = Counter(candidate.names.type for candidate in candidates.values())
     common = {type_: count / len(candidates) for type_, count in types.items()}
     curve = base.curves.tables(has_vectors="vector" in evidence.candidates.signals)
-    return TableCandidates(evidence, questions, candidates, common, weight, curve)
+    return TableCandidates(evidence, questions, candidates, common, weight, curve, curve is not clipped)
 
 
 # ── fit ──────────────────────────────────────────────────────────────────────────────────────────
@@ -141,9 +145,15 @@ def table_question(text: str, words: Mapping[str, float]) -> TableQuestion:
     return TableQuestion(folded, words, significant, types_in_question(text))
 
 
+def _names(head: TableHead, chunk: Chunk) -> Names:
+    named = chunk.attributes.metadata.get("table_type")
+    return names_of(head.title, head.columns, chunk.text, named if isinstance(named, str) else "")
+
+
 @lru_cache(maxsize=4096)
-def names_of(title: str, columns: tuple[Column, ...], text: str) -> Names:
-    """``text`` is that of a chunk of the table, whose rows are lines with bars between their cells.
+def names_of(title: str, columns: tuple[Column, ...], text: str, named: str = "") -> Names:
+    """``text`` is that of a chunk of the table, whose rows are lines with bars between their cells; ``named`` the type
+    that its document's metadata give it.
 
     Cached, because the same tables are candidates again and again.
     """
@@ -153,7 +163,8 @@ def names_of(title: str, columns: tuple[Column, ...], text: str) -> Names:
         title=fold(title),
         headers=tuple(dict.fromkeys(filter(None, (fold(header).strip() for header in headers)))),
         labels=tuple(dict.fromkeys(cell for cell in cells if 1 < len(cell) <= _LONGEST_LABEL)),
-        type=type_of(title, columns),
+        type=type_called(named) or type_of(title, columns),
+        kind="" if type_called(named) else fold(named),
     )
 
 
@@ -165,10 +176,15 @@ def structure(question: TableQuestion, names: Names, common: float = 0.0) -> Str
     """
     title = title_fit(question, names.title) if names.title else None
     headers = names_fit(question, (*names.headers, *names.labels)) if names.headers or names.labels else None
-    kind = (1.0 - common if names.type in question.types else 0.0) if names.type and question.types else None
-    parts = [(weight, fit) for weight, fit in ((TITLE, title), (HEADERS, headers), (TYPE, kind)) if fit is not None]
+    kind = float(names.type in question.types) if names.type and question.types else None
+    if names.kind and (named := _share(names.kind, question.folded)):
+        kind, common = named, 0.0
+    type_weight = TYPE * (1.0 - common) if kind else TYPE
+    parts = [
+        (weight, fit) for weight, fit in ((TITLE, title), (HEADERS, headers), (type_weight, kind)) if fit is not None
+    ]
     total = math.fsum(weight for weight, _ in parts)
-    score = math.fsum(weight * fit for weight, fit in parts) / total if parts else 0.0
+    score = math.fsum(weight * fit for weight, fit in parts) / total if total else 0.0
     return Structure(score, title, headers, kind)
 
 
@@ -178,12 +194,17 @@ def title_fit(question: TableQuestion, title: str) -> float:
     By pairs of characters, because a title is seldom quoted exactly: 铁路运输旅客 is asked for as 铁路旅客.
     """
     of_question = _shared(question.folded, title) & question.significant
-    letters = {at for at, character in enumerate(title) if character.isalnum()}
-    if not of_question or not letters:
+    of_title = _share(title, question.folded)
+    if not of_question or not of_title:
         return 0.0
-    of_title = len(_shared(title, question.folded) & letters) / len(letters)
     explained = len(of_question) / len(question.significant)
     return 2.0 * of_title * explained / (of_title + explained)
+
+
+def _share(name: str, text: str) -> float:
+    """The share of a name's letters whose pairs are in a text."""
+    letters = {at for at, character in enumerate(name) if character.isalnum()}
+    return len(_shared(name, text) & letters) / len(letters) if letters else 0.0
 
 
 def _shared(text: str, other: str) -> set[int]:

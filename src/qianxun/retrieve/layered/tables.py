@@ -191,7 +191,7 @@ class _Layers:
         table = TableShown(
             id=f"{chunk.doc_id}#{head.position}",
             title=head.title,
-            type=candidate.names.type or "",
+            type=candidate.names.kind or candidate.names.type or "",
             columns=head.columns,
             rows=len(starts),
             shown=shown.numbers,
