@@ -11,7 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from qianxun.core.codec.wire import read_model
-from qianxun.doors.http.native.models import ModelInfo, ModelTest
+from qianxun.core.model_types import ModelTest
+from qianxun.doors.http.native.models import ModelInfo
+from qianxun.doors.http.response_models import of
 from tests.http.asking import Asking, asking
 from tests.http.vendor import (
     DIMENSION,
@@ -295,7 +297,7 @@ def test_a_trial_says_what_is_wrong(tmp_path: Path) -> None:
                     told = (await at.http.post(paths[kind])).json()["data"]
                     assert (told["ok"], told["reason"]) == (True, ""), told
                     assert told["dimension"] == (DIMENSION if kind == "embedding" else None)
-                    assert set(told) == set(ModelTest.model_fields)
+                    assert set(told) == set(of(ModelTest).model_fields)
                 for kind, mood, word in TRIALS:
                     sold.moods = dict.fromkeys(TRADES, mood)
                     patience = {"timeout": 1 if word == "超时" else 60}

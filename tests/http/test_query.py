@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from qianxun.core.answer_types import Citation, Source
 from qianxun.core.options import QUERY_MODES
 from qianxun.doors.http import event_stream
-from qianxun.doors.http.native.query import AnswerInfo, CitationInfo, SourceInfo
+from qianxun.doors.http.native.query import AnswerInfo
+from qianxun.doors.http.response_models import of
 from qianxun.models.remote.breaker import Breaker
 from qianxun.models.remote.chat import StreamedReply
 from tests.http.cuts import cut, cutting
@@ -60,9 +62,9 @@ def test_an_answer_has_marks_and_every_mark_its_source(shared_asking: Telling) -
         assert (data["form"], data["mode"], data["is_partial"]) == ("model", "mix", False)
         assert set(re.findall(r"\[\d+\]", data["answer"])) == {f"[{each['number']}]" for each in data["sources"]}
         (source,) = data["sources"]
-        assert set(source) == set(SourceInfo.model_fields)
+        assert set(source) == set(of(Source).model_fields)
         assert MANUAL[source["start"] : source["end"]] == source["content"]
-        assert [set(each) for each in data["citations"]] == [set(CitationInfo.model_fields)] * 2
+        assert [set(each) for each in data["citations"]] == [set(of(Citation).model_fields)] * 2
         assert ["85%" in sentences(data)[0], "70%" in sentences(data)[1]] == [True, True]
         assert data["trace_id"] == response.headers["x-trace-id"]
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from qianxun.core.codec.wire import read_recall, written_recall
 from qianxun.core.filters import FIELDS
 from qianxun.core.options import search_body, search_options
-from qianxun.core.types import EVERYTHING, Document, Eq, In, Not, Or, Range
-from qianxun.doors.http.native.retrieval import ResultInfo, Retrieved
+from qianxun.core.types import EVERYTHING, Document, Eq, Found, In, Not, Or, Range
+from qianxun.doors.http.native.retrieval import Retrieved
 from qianxun.doors.http.request_models import Search
+from qianxun.doors.http.response_models import of
 from qianxun.engine.settings import Search as SearchSettings
 from tests.http.asking import Asking, asking
 from tests.http.vendor import vendor
@@ -113,7 +114,7 @@ def test_the_documentation_names_every_field_of_an_answer(tmp_path: Path) -> Non
         async with asking(tmp_path) as at:
             data = await asked(at, await at.base(*LIBRARY))
             assert set(data) == set(Retrieved.model_fields)
-            assert set(data["chunks"][0]) == set(ResultInfo.model_fields)
+            assert set(data["chunks"][0]) == set(of(Found).model_fields)
             Retrieved.model_validate(data, strict=True)
 
     asyncio.run(run())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -86,19 +86,37 @@ def _writer(kind: Any, shapes: Shapes) -> Writer:
 
 
 def _items(kind: Any, shapes: Shapes, at: str) -> dict[str, str]:
-    """JSON name → the expression that gives its value. Of an inline value only what the outer one has not.
+    """JSON name → the expression that gives its value. Where there are shapes, numbers are taken to be Python's."""
+    return {
+        name: f"{at}.{one.path}"
+        if shapes is not NO_SHAPES and _is_scalar(one.hint)
+        else f"plain({at}.{one.path}, shapes)"
+        for name, one in json_fields(kind, shapes).items()
+    }
 
-    Where there are shapes, numbers are taken to be Python's.
-    """
+
+@dataclass(frozen=True, slots=True)
+class JsonField:
+    """A field of a class as its JSON has it."""
+
+    path: str  # from the value: "score", "chunk.text"
+    hint: Any
+    owner: type  # the class that declares it
+    name: str  # … and its name there
+    default: Any  # MISSING where it must be given
+
+
+def json_fields(kind: Any, shapes: Shapes = NO_SHAPES) -> dict[str, JsonField]:
+    """By their names in JSON. Of an inline value only what the outer one has not."""
     shape, hints = shapes.get(kind, AS_IT_IS), get_type_hints(kind)
-    found: dict[str, str] = {}
-    for name in (one.name for one in fields(kind) if one.name not in shape.absent):
+    found: dict[str, JsonField] = {}
+    for declared in (one for one in fields(kind) if one.name not in shape.absent):
+        name = declared.name
         if name in shape.inline:
-            found = _items(hints[name], shapes, f"{at}.{name}") | found
-        elif shapes is not NO_SHAPES and _is_scalar(hints[name]):
-            found[shape.names.get(name, name)] = f"{at}.{name}"
+            inner = json_fields(hints[name], shapes)
+            found = {key: replace(one, path=f"{name}.{one.path}") for key, one in inner.items()} | found
         else:
-            found[shape.names.get(name, name)] = f"plain({at}.{name}, shapes)"
+            found[shape.names.get(name, name)] = JsonField(name, hints[name], kind, name, declared.default)
     return found
 
 

@@ -29,7 +29,7 @@ from qianxun.core.layered_types import MOST_CITED, Cited, LayeredRecall, Layered
 from qianxun.core.log_types import LogEntry, zero_flag
 from qianxun.core.model_types import UserModel
 from qianxun.core.options import SearchOptions, choices_of, search_body
-from qianxun.core.types import Chunk, Found, Recall, StepTime
+from qianxun.core.types import LOCAL_TENANT, Chunk, Found, KnowledgeBase, Recall, StepTime
 
 CHOICES: Final = choices_of(SearchOptions)
 SHAPES: Final[Mapping[type, Shape]] = {
@@ -56,6 +56,7 @@ SHAPES: Final[Mapping[type, Shape]] = {
     ),
     TableAnswer: Shape(newer=("understood", "leftover")),
     UserModel: Shape({"masked_key": "api_key"}),
+    KnowledgeBase: Shape(absent={"tenant": LOCAL_TENANT, "identity": ""}),
 }
 
 

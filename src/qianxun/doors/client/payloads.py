@@ -7,20 +7,16 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
-from qianxun.core.codec.plain import Shape, plain, read
-from qianxun.core.codec.wire import read_log
+from qianxun.core.codec.plain import plain, read
+from qianxun.core.codec.wire import SHAPES, read_log
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.ingest_types import Labels
 from qianxun.core.log_types import LogEntry
-from qianxun.core.types import LOCAL_TENANT, Accepted, Document, DocumentState, KnowledgeBase
+from qianxun.core.types import Accepted, Document, DocumentState, KnowledgeBase
 
-SHAPES: Final[Mapping[type, Shape]] = {
-    KnowledgeBase: Shape(absent={"tenant": LOCAL_TENANT, "identity": ""}),
-    DocumentState: Shape(),
-}
 Data = Mapping[str, Any]
 
 # ── sent ─────────────────────────────────────────────────────────────────────────────────────────

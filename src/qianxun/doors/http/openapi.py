@@ -54,6 +54,15 @@ def request_examples(route: str) -> dict[str, Any]:
     return {name: {**example, "value": json.loads(example["value"])} for name, example in examples.items()}
 
 
+def field_texts(owner: str, name: str = "") -> dict[str, Any]:
+    """What the document says of a field of a response: its description and an example. Without a name: of the whole."""
+    written = _texts()["fields"].get(owner, {}).get(name or "about", {})
+    text = {"description": written} if isinstance(written, str) else dict(written)
+    if "example" in text:
+        text["examples"] = [text.pop("example")]
+    return text
+
+
 def event_stream(route: str, *names: str) -> dict[str, Any]:
     """The documentation of a response that may be an event stream; ``names`` of its events, if they have any."""
     fields: dict[str, Any] = {"event": {"enum": list(names)}} if names else {}

@@ -70,11 +70,6 @@ def success(data: Any, status: int = 200) -> Response:
     return json_response({"code": status, "msg": "success", "data": data}, status)
 
 
-def fields_of(model: type[BaseModel], value: object) -> dict[str, Any]:
-    """The attributes of ``value`` that the response model documents."""
-    return {name: getattr(value, name) for name in model.model_fields}
-
-
 def json_response(content: Any, status: int = 200) -> Response:
     return Response(encode_json(content), status, media_type="application/json")
 

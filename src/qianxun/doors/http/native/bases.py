@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import ModelUnavailable, NotFound, QianxunError
 from qianxun.core.limits import MAX_ID, NAME_LIMIT
 from qianxun.core.model_types import is_ref
@@ -16,7 +17,8 @@ from qianxun.doors.http.context import BaseId, TenantEngine, Writer
 from qianxun.doors.http.field_errors import blaming
 from qianxun.doors.http.openapi import returns
 from qianxun.doors.http.request_models import RequestModel
-from qianxun.doors.http.responses import Envelope, fields_of, success
+from qianxun.doors.http.response_models import enveloped, listed, of, response
+from qianxun.doors.http.responses import Envelope, success
 
 MAX_DEPTH: Final = 6  # levels of a configuration
 PAGE: Final = 100
@@ -71,33 +73,14 @@ class BaseChanges(RequestModel):
     config: Config | None = None
 
 
-class BaseInfo(BaseModel):
-    """A knowledge base."""
-
-    id: int = Field(examples=[1001])
-    name: str = Field(examples=["医保"])
-    kind: str = Field(examples=["documents"])
-    embedding_model: str = Field(description="空：没有向量，只按词语检索", examples=["bge-small-zh-v1.5"])
-    dimension: int = Field(examples=[512])
-    config: dict[str, Any] = Field(examples=[{"chunk_size": 500, "chunk_overlap": 50}])
-    created_at: str = Field(examples=["2026-05-01T08:00:00+00:00"])
-
-
-class BaseWithCounts(BaseInfo):
-    """A knowledge base and how much is in it."""
-
-    statistics: dict[str, int] = Field(
-        description="各状态的文档数，以及块与表格的数目", examples=[{"indexed": 12, "chunks": 340, "tables": 5}]
-    )
-
-
-class BasePage(BaseModel):
-    """Bases in the order of their ids."""
-
-    tenant: str = Field(description="密钥属于哪个租户：只有它的知识库，别的租户的看不到", examples=["local"])
-    total: int = Field(description="这个租户的知识库总数")
-    knowledge_bases: list[BaseInfo]
-    next: int | None = Field(description="下一页的 after；没有下一页则为 null")
+BaseWithCounts: Final = response("BaseWithCounts", KnowledgeBase, statistics=dict[str, int])
+BasePage: Final = response(
+    "BasePage",
+    tenant=str,
+    total=int,
+    knowledge_bases=listed(KnowledgeBase),
+    next=int | None,
+)
 
 
 class Deleted(BaseModel):
@@ -109,7 +92,7 @@ class Deleted(BaseModel):
     summary="新建知识库",
     status_code=201,
     dependencies=[Writer],
-    **returns(Envelope[BaseInfo], 400, 409, 413, 422, 507),
+    **returns(enveloped(of(KnowledgeBase)), 400, 409, 413, 422, 507),
 )
 async def create(body: NewBase, engine: TenantEngine) -> Response:
     # A model that is not found is a wrong field, not a wrong path. A registered one that its user has disabled, too:
@@ -122,10 +105,10 @@ async def create(body: NewBase, engine: TenantEngine) -> Response:
         base = await engine.create_knowledge_base(
             body.name, model=body.embedding_model, kind=body.kind, config=body.config, user_id=body.user_id
         )
-    return success(_info(base), 201)
+    return success(to_wire(base), 201)
 
 
-@router.get("", summary="列出知识库", **returns(Envelope[BasePage], 422))
+@router.get("", summary="列出知识库", **returns(enveloped(BasePage), 422))
 async def list_bases(
     engine: TenantEngine,
     limit: Annotated[int, Query(ge=1, le=1000, description="最多几个")] = PAGE,
@@ -135,21 +118,21 @@ async def list_bases(
     rest = [base for base in bases if base.id > after]
     page = rest[:limit]
     following = page[-1].id if len(page) < len(rest) else None
-    listed = [_info(base) for base in page]
+    listed = [to_wire(base) for base in page]
     return success({"tenant": engine.tenant, "total": len(bases), "knowledge_bases": listed, "next": following})
 
 
-@router.get("/{knowledge_base_id}", summary="查看一个知识库", **returns(Envelope[BaseWithCounts], 404, 422))
+@router.get("/{knowledge_base_id}", summary="查看一个知识库", **returns(enveloped(BaseWithCounts), 404, 422))
 async def get(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     base = await engine.knowledge_base(knowledge_base_id)
-    return success({**_info(base), "statistics": await engine.statistics(knowledge_base_id)})
+    return success({**to_wire(base), "statistics": await engine.statistics(knowledge_base_id)})
 
 
 @router.patch(
     "/{knowledge_base_id}",
     summary="改名、改配置",
     dependencies=[Writer],
-    **returns(Envelope[BaseInfo], 400, 404, 409, 413, 422, 507),
+    **returns(enveloped(of(KnowledgeBase)), 400, 404, 409, 413, 422, 507),
 )
 async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEngine) -> Response:
     """改名与改配置一起生效：配置不被接受时，名称也不变。"""
@@ -166,7 +149,7 @@ async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEng
             await engine.knowledge_base(knowledge_base_id)  # it may be the base itself that is not found
             with blaming("config", NotFound):
                 raise error
-    return success(_info(base))
+    return success(to_wire(base))
 
 
 @router.delete(
@@ -178,7 +161,3 @@ async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEng
 async def delete(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     await engine.delete_knowledge_base(knowledge_base_id)
     return success({"deleted": True})
-
-
-def _info(base: KnowledgeBase) -> dict[str, Any]:
-    return {**fields_of(BaseInfo, base), "config": dict(base.config)}

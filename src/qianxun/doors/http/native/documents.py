@@ -29,15 +29,15 @@ from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra, NotFound, UnsupportedFile
 from qianxun.core.ingest_types import Labels
 from qianxun.core.limits import DOC_ID_LIMIT, MAX_ID, MIB, SOURCE_LIMIT
-from qianxun.core.types import Accepted, ContentFormat, Document, DocumentState, MetadataValue, QAPair
+from qianxun.core.types import Accepted, Chunk, ContentFormat, Document, DocumentState, MetadataValue, QAPair
 from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of, write_slot
 from qianxun.doors.http.field_errors import InvalidField
 from qianxun.doors.http.native.bases import Deleted
-from qianxun.doors.http.native.retrieval import ChunkInfo
 from qianxun.doors.http.native.uploads import Form, received
 from qianxun.doors.http.openapi import returns
 from qianxun.doors.http.request_models import RequestModel
-from qianxun.doors.http.responses import Envelope, fields_of, success
+from qianxun.doors.http.response_models import enveloped, listed, of, response
+from qianxun.doors.http.responses import Envelope, success
 from qianxun.engine.engine import Engine
 
 PAGE: Final = 100
@@ -200,39 +200,8 @@ class DocumentResult(BaseModel):
     reason: str = Field(default="", description="还不能检索的原因")
 
 
-class DocumentInfo(BaseModel):
-    """The state of a document."""
-
-    doc_id: str
-    name: str
-    status: str = Field(
-        description="indexed：generation 这一版可以检索；pending、retrying：还在路上；quarantined：放弃了"
-    )
-    generation: int = Field(description="最新的是第几版")
-    served: int = Field(description="记录里以第几版的各块为准；0：还没有。检索得到与否看 status")
-    attempts: int
-    reason: str
-    content_type: str
-    user_id: str
-    project_id: str
-    chunks: int
-    updated_at: str
-    source: str = Field(description="从哪里来：路径、网址；可写的密钥才看得到，别的是空的")
-
-
-class DocumentPage(BaseModel):
-    """Documents in the order of their ids."""
-
-    total: int = Field(description="这个知识库的文档总数")
-    documents: list[DocumentInfo]
-    next: str | None = Field(description="下一页的 after；没有下一页则为 null")
-
-
-class ChunkPage(BaseModel):
-    total: int
-    chunks: list[ChunkInfo]
-    next: int | None = Field(description="下一页的 after；没有下一页则为 null")
-
+DocumentPage: Final = response("DocumentPage", total=int, documents=listed(DocumentState), next=str | None)
+ChunkPage: Final = response("ChunkPage", total=int, chunks=listed(Chunk), next=int | None)
 
 # ── routes ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -259,7 +228,7 @@ async def add(
     return success(await _result(engine, knowledge_base_id, accepted), 201)
 
 
-@router.get("", summary="列出文档", **returns(Envelope[DocumentPage], 404, 422))
+@router.get("", summary="列出文档", **returns(enveloped(DocumentPage), 404, 422))
 async def list_documents(
     knowledge_base_id: BaseId,
     request: Request,
@@ -279,7 +248,7 @@ async def list_documents(
 
 
 # Before the route of the document itself, whose id may contain slashes.
-@router.get("/{doc_id:id}/chunks", summary="一个文档的各块", **returns(Envelope[ChunkPage], 404, 422))
+@router.get("/{doc_id:id}/chunks", summary="一个文档的各块", **returns(enveloped(ChunkPage), 404, 422))
 async def list_chunks(
     knowledge_base_id: BaseId,
     doc_id: DocId,
@@ -295,7 +264,7 @@ async def list_chunks(
     return success({"total": len(chunks), "chunks": [to_wire(chunk) for chunk in page], "next": following})
 
 
-@router.get("/{doc_id:id}", summary="一个文档的状态", **returns(Envelope[DocumentInfo], 404, 422))
+@router.get("/{doc_id:id}", summary="一个文档的状态", **returns(enveloped(of(DocumentState)), 404, 422))
 async def get(knowledge_base_id: BaseId, doc_id: DocId, request: Request, engine: TenantEngine) -> Response:
     return success(_info(await engine.document(knowledge_base_id, doc_id), request))
 
@@ -447,5 +416,5 @@ async def _result(engine: Engine, base: int, accepted: Accepted) -> dict[str, An
 
 def _info(state: DocumentState, request: Request) -> dict[str, Any]:
     """Without its source for read-only keys: a path reveals how a machine is set up."""
-    info = fields_of(DocumentInfo, state)
+    info = to_wire(state)
     return info if request.state.access == "write" else {**info, "source": ""}

@@ -7,11 +7,14 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Body, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from qianxun.core.codec.wire import to_wire
+from qianxun.core.ingest_types import EventOutcome
 from qianxun.core.limits import DOC_ID_LIMIT, EVENT_ID_LIMIT, MAX_ID
 from qianxun.doors.http.context import TenantEngine, Writer
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Number
-from qianxun.doors.http.responses import Envelope, fields_of, problem, success
+from qianxun.doors.http.response_models import enveloped, of
+from qianxun.doors.http.responses import problem, success
 
 CONTENT_REQUIRED: Final[dict[str, Any]] = {
     "if": {"properties": {"type": {"enum": ["document.deleted", "deleted"]}}},
@@ -54,21 +57,12 @@ class Event(BaseModel):
     metadata: dict[str, Any] | None = None
 
 
-class EventResult(BaseModel):
-    result: Literal["accepted", "unchanged", "duplicate", "stale"] = Field(
-        description="accepted 已记下，随后可检索；unchanged 内容没有变；duplicate 处理过；stale 已有更新的版本"
-    )
-    document_id: str
-    generation: int
-    reason: str
-
-
 @router.post(
     "/v1/events",
     summary="接收文档事件",
     status_code=202,
     dependencies=[Writer],
-    **returns(Envelope[EventResult], 400, 404, 413, 422, 507),
+    **returns(enveloped(of(EventOutcome)), 400, 404, 413, 422, 507),
 )
 async def receive(
     engine: TenantEngine, body: Annotated[Event, Body(openapi_examples=request_examples("events"))]
@@ -83,4 +77,4 @@ async def receive(
     outcome = await handle(body.model_dump(exclude={"type"}, exclude_none=True))
     if outcome.result == "rejected":
         return problem(422, outcome.reason, "rejected")
-    return success(fields_of(EventResult, outcome), 202)
+    return success(to_wire(outcome), 202)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Path, Query, Response
@@ -14,9 +13,9 @@ from qianxun.core.codec.wire import written_log
 from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT, MAX_ID
 from qianxun.core.log_types import Feedback, LogEntry
 from qianxun.doors.http.context import TenantEngine, Writer
-from qianxun.doors.http.native.retrieval import DegradedInfo, StepInfo
 from qianxun.doors.http.openapi import request_examples, returns
-from qianxun.doors.http.responses import Envelope, success
+from qianxun.doors.http.response_models import enveloped, listed, response
+from qianxun.doors.http.responses import success
 
 PAGE: Final = 50
 MAX_PAGE: Final = 100
@@ -37,44 +36,14 @@ class NewFeedback(BaseModel):
     comment: str | None = Field(default=None, max_length=FEEDBACK_COMMENT_LIMIT)
 
 
-class FeedbackInfo(BaseModel):
-    rating: Literal["good", "bad"]
-    chunk_ids: list[str]
-    comment: str
+LoggedResult: Final = response("LoggedResult", chunk_id=str, score=float)
+LogInfo: Final = response(
+    "LogInfo", LogEntry, tier=str | None, chunk_count=int, zero=bool, results=listed(LoggedResult)
+)
+LogPage: Final = response("LogPage", list=listed(LogInfo), next=int | None)
 
 
-class LoggedResult(BaseModel):
-    chunk_id: str
-    score: float
-
-
-class LogInfo(BaseModel):
-    id: int
-    knowledge_base_id: int
-    query: str
-    retrieval_params: dict[str, Any] = Field(description="当时的参数，足以原样再检索一次")
-    retrieval_mode: str
-    tier: str | None
-    chunk_count: int
-    zero: bool
-    time_cost_ms: float
-    from_cache: bool
-    degraded: list[DegradedInfo]
-    steps: list[StepInfo]
-    results: list[LoggedResult]
-    trace_id: str
-    generation: str
-    digest: str
-    created_at: datetime
-    feedback: FeedbackInfo | None
-
-
-class LogPage(BaseModel):
-    list: list[LogInfo]
-    next: int | None = Field(description="下一页的 before；为空则没有更早的了")
-
-
-@router.get("", summary="检索记录，新的在前", **returns(Envelope[LogPage], 404, 422))
+@router.get("", summary="检索记录，新的在前", **returns(enveloped(LogPage), 404, 422))
 async def list_logs(
     engine: TenantEngine,
     knowledge_base_id: Annotated[int | None, Query(ge=1, le=MAX_ID, description="只看这个知识库的")] = None,
@@ -105,7 +74,7 @@ def _page(entries: Sequence[LogEntry]) -> Iterator[dict[str, Any]]:
         yield written_log(entry)
 
 
-@router.get("/{log_id}", summary="一条检索记录", **returns(Envelope[LogInfo], 404, 422))
+@router.get("/{log_id}", summary="一条检索记录", **returns(enveloped(LogInfo), 404, 422))
 async def get(engine: TenantEngine, log_id: LogId) -> Response:
     """参数、结果与各步的用时。"""
     return success(written_log(await engine.logs.get(log_id)))
@@ -115,7 +84,7 @@ async def get(engine: TenantEngine, log_id: LogId) -> Response:
     "/{log_id}/feedback",
     summary="评价一次检索",
     dependencies=[Writer],
-    **returns(Envelope[LogInfo], 400, 404, 413, 422, 507),
+    **returns(enveloped(LogInfo), 400, 404, 413, 422, 507),
 )
 async def feedback(
     engine: TenantEngine,

@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from fastapi import APIRouter, Body, Path, Request, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, create_model
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model
 from pydantic_core import PydanticCustomError
 
-from qianxun.core.codec.wire import written_model
+from qianxun.core.codec.wire import to_wire, written_model
 from qianxun.core.errors import BadInput
 from qianxun.core.limits import API_KEY_LIMIT, MAX_ID
-from qianxun.core.model_types import NewModel, check_key
+from qianxun.core.model_types import ModelTest, NewModel, UserModel, check_key
 from qianxun.doors.http.concurrency import cancelled_with_client
 from qianxun.doors.http.context import TenantEngine, Writer, service_of
 from qianxun.doors.http.field_errors import InvalidField, blaming
 from qianxun.doors.http.native.bases import Deleted
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Number, RequestModel
-from qianxun.doors.http.responses import Envelope, fields_of, success
+from qianxun.doors.http.response_models import enveloped, listed, of, response
+from qianxun.doors.http.responses import Envelope, success
 from qianxun.engine.names import check_base_url
 
 ModelType = Literal["embedding", "chat", "qa", "rewrite", "rerank", "vision"]
@@ -90,40 +91,11 @@ class ModelChanges(create_model("ModelChanges", **_OPTIONAL)):  # type: ignore[m
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
-class ModelInfo(BaseModel):
-    model_config = ConfigDict(protected_namespaces=())
-
-    id: int = Field(examples=[17])
-    user_id: int | str = Field(description="全是数字的为整数", examples=[7])
-    config_name: str
-    api_key: str = Field(description="掩码", examples=["sk-…abcd"])
-    base_url: str
-    model_name: str
-    model_type: ModelType
-    model_dim: int
-    max_tokens: int
-    temperature: float
-    top_p: float
-    timeout: int
-    status: int
-    is_default: int
-    created_at: str = Field(examples=["2026-01-01T08:00:00+00:00"])
-    updated_at: str = Field(examples=["2026-01-01T08:00:00+00:00"])
+ModelInfo: Final = response("ModelInfo", UserModel, user_id=int | str, model_type=ModelType)
+UserModels: Final = response("UserModels", total=int, list=listed(ModelInfo))
 
 
-class ModelList(BaseModel):
-    total: int
-    list: list[ModelInfo]
-
-
-class ModelTest(BaseModel):
-    ok: bool
-    reason: str = Field(description="哪里不对、怎样改；没有问题则为空", examples=["服务拒绝了密钥（401）"])
-    seconds: float
-    dimension: int | None = Field(description="embedding：实际返回的维度")
-
-
-@router.get("/{model_type}", summary="一个用户某一类型的模型", **returns(Envelope[ModelList], 422))
+@router.get("/{model_type}", summary="一个用户某一类型的模型", **returns(enveloped(UserModels), 422))
 async def list_models(engine: TenantEngine, user_id: UserId, model_type: ModelType) -> Response:
     """`api_key` 是掩码，真正的密钥不会出现在任何答复里。"""
     models = await engine.registry.list(user_id, model_type)
@@ -131,7 +103,7 @@ async def list_models(engine: TenantEngine, user_id: UserId, model_type: ModelTy
 
 
 @router.post(
-    "", summary="登记模型", status_code=201, dependencies=[Writer], **returns(Envelope[ModelInfo], 400, 413, 422, 507)
+    "", summary="登记模型", status_code=201, dependencies=[Writer], **returns(enveloped(ModelInfo), 400, 413, 422, 507)
 )
 async def register(
     engine: TenantEngine,
@@ -148,7 +120,7 @@ async def register(
 
 
 @router.patch(
-    "/{id}", summary="修改模型", dependencies=[Writer], **returns(Envelope[ModelInfo], 400, 404, 413, 422, 507)
+    "/{id}", summary="修改模型", dependencies=[Writer], **returns(enveloped(ModelInfo), 400, 404, 413, 422, 507)
 )
 async def change(
     engine: TenantEngine,
@@ -175,12 +147,12 @@ async def remove(engine: TenantEngine, user_id: UserId, id: ModelId) -> Response
     return success({"deleted": True})
 
 
-@router.post("/{id}/test", summary="试一次模型", dependencies=[Writer], **returns(Envelope[ModelTest], 404, 422))
+@router.post("/{id}/test", summary="试一次模型", dependencies=[Writer], **returns(enveloped(of(ModelTest)), 404, 422))
 async def test(request: Request, engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
     """向它的服务发一次请求；密钥不对、维度不对、超时、连不上，都在 `reason` 里说明。"""
     async with cancelled_with_client(request, service_of(request).settings.service.request_seconds):
         trial = await engine.registry.test(user_id, id)
-    return success(fields_of(ModelTest, trial))
+    return success(to_wire(trial))
 
 
 def _checked_key(key: SecretStr | None) -> str:

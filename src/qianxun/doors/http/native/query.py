@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, Literal, cast
 from fastapi import APIRouter, Body, Request, Response
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -24,10 +23,9 @@ from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, DOC_IDS_LIMIT
 from qianxun.core.options import AskChoices, AskOptions
 from qianxun.doors.http.context import BaseId, TenantEngine
 from qianxun.doors.http.event_stream import AnswerRecorder, answer_response, encode_event
-from qianxun.doors.http.native.retrieval import DegradedInfo, StepInfo
 from qianxun.doors.http.openapi import event_stream, request_examples, returns
 from qianxun.doors.http.request_models import DocId, Filters, RequestModel, WithQuery, ask_choices, with_options
-from qianxun.doors.http.responses import Envelope
+from qianxun.doors.http.response_models import enveloped, response
 
 HISTORY_LIMIT: Final = 100
 TURN_LIMIT: Final = 32_000
@@ -121,104 +119,13 @@ class Question(with_options(AskOptions, "", WithQuery)):  # type: ignore[misc]
         return cast(AskChoices, chosen)
 
 
-class SourceInfo(BaseModel):
-    """答案里的一个标记所指的原文。"""
-
-    number: int = Field(description="标记里的数：[1]", examples=[1])
-    doc_id: str = Field(examples=["123"])
-    doc_name: str = Field(examples=["医保手册.pdf"])
-    chunk_id: str = Field(examples=["c_1001_123_0"])
-    content: str = Field(description="所引的原文", examples=["住院报销 85%。"])
-    start: int = Field(description="原文在文档里的起止；随问题来的图片与表格都为 0")
-    end: int
-    score: float
-    metadata: dict[str, Any]
-
-
-class CitationInfo(BaseModel):
-    """答案的一句（从 start 到 end 的字）依据哪几条。"""
-
-    start: int
-    end: int
-    numbers: list[int] = Field(examples=[[1]])
-
-
-class FlagInfo(BaseModel):
-    """模型说了、而资料不支持的。"""
-
-    kind: Literal["unsupported_number", "unknown_citation", "uncited", "link_removed", "dropped"]
-    text: str
-    reason: str
-
-
-class TraceInfo(BaseModel):
-    """得出答案的一步，以及它由规则还是由哪个模型做的。"""
-
-    node: str = Field(examples=["grade_documents"])
-    form: str = Field(description="rules，或 model:名称", examples=["rules"])
-    said: dict[str, Any]
-    seconds: float
-
-
-class EntityInfo(BaseModel):
-    id: str
-    name: str = Field(examples=["阿司匹林"])
-    type: str = Field(examples=["MEDICINE"])
-    importance: float
-
-
-class RelationshipInfo(BaseModel):
-    """从 source 到 target，都是实体的编号。"""
-
-    source: str
-    target: str
-    type: str = Field(examples=["治疗"])
-    weight: float
-
-
-class CommunityInfo(BaseModel):
-    id: str
-    title: str
-    summary: str
-    origin: str = Field(description="extractive，或 model:名称")
-    score: float
-
-
-class GraphInfo(BaseModel):
-    """图谱里与问题有关的，重要的在前。"""
-
-    entities: list[EntityInfo]
-    relationships: list[RelationshipInfo]
-    communities: list[CommunityInfo]
-
-
-class AnswerInfo(BaseModel):
-    knowledge_base_id: int = Field(examples=[1001])
-    answer: str = Field(examples=["住院报销 85%[1]。"])
-    sources: list[SourceInfo] = Field(description="答案里每个标记所指的；没有依据资料的答案为空")
-    mode: Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
-    trace_id: str
-    form: Literal["model", "extractive", "table", "declined", "direct"] = Field(
-        description="model 由模型写；extractive 由原句组成；table 由单元格得出；declined 资料里没有；direct 没有检索"
-    )
-    is_partial: bool = Field(description="模型的回答断了，只有一部分")
-    citations: list[CitationInfo]
-    flags: list[FlagInfo]
-    degraded: list[DegradedInfo]
-    trace: list[TraceInfo]
-    steps: list[StepInfo]
-    graph: GraphInfo
-    time_cost_ms: int = Field(examples=[850])
-    seconds: float
-    reason: str = Field(
-        default="", description="没有答案（declined）的原因，知道时才有", examples=["资料没有讲到：腾讯"]
-    )
+AnswerInfo: Final = response("AnswerInfo", Answer, knowledge_base_id=int, time_cost_ms=int)
 
 
 @router.post(
     "/v1/query/{knowledge_base_id}",
     summary="提问，答案注明出处",
-    **returns(Envelope[AnswerInfo], 400, 404, 413, 415, 422, **event_stream("query", *EVENTS)),
+    **returns(enveloped(AnswerInfo), 400, 404, 413, 415, 422, **event_stream("query", *EVENTS)),
 )
 async def query(
     request: Request,

@@ -22,11 +22,10 @@ from qianxun.doors.http.context import TenantEngine, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.event_stream import AnswerRecorder, answer_response, encode_event
 from qianxun.doors.http.field_errors import InvalidField
-from qianxun.doors.http.native.query import SourceInfo
-from qianxun.doors.http.native.retrieval import DegradedInfo
 from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openapi import event_stream, request_examples, returns
 from qianxun.doors.http.request_models import DocId, Filters, ForeignRequest, Number, ask_choices, with_options
+from qianxun.doors.http.response_models import response
 from qianxun.doors.http.responses import problem
 from qianxun.doors.mcp.ids import own_url, service_address
 from qianxun.engine.names import count_tokens, find_base
@@ -197,18 +196,18 @@ class Usage(BaseModel):
     total_tokens: int
 
 
-class ChatCompletion(BaseModel):
+_OURS: Final = ("sources", "mode", "form", "degraded", "trace_id")
+
+
+class ChatCompletion(response("ChatCompletion", Answer, only=_OURS)):  # type: ignore[misc]
+    """Beside OpenAI's fields some of `/v1/query`."""
+
     id: str = Field(examples=["chatcmpl-4bf92f3577b34da6a3ce929d0e0e4736"])
     object: Literal["chat.completion"] = "chat.completion"
     created: int
     model: str = Field(description="知识库的名称", examples=["医保"])
     choices: list[Choice]
     usage: Usage
-    sources: list[SourceInfo] = Field(description="答案里 [1]、[2] 所指的原文，与 /v1/query 相同")
-    mode: str = Field(examples=["mix"])
-    form: str = Field(description="答案由谁写成，与 /v1/query 相同", examples=["model"])
-    degraded: list[DegradedInfo]
-    trace_id: str
 
 
 @router.post(
