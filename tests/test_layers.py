@@ -64,7 +64,7 @@ DRIVERS = {
     "graspologic_native": {"graph/network/communities.py"},
     "neo4j": {"doors/frameworks/neo4j.py"},
     "psycopg": {"index/postgres/server.py"},
-    "redis": {"retrieve/redis_cache.py"},
+    "redis": {"jobs/redis_events.py", "retrieve/redis_cache.py"},
     "mcp": {"doors/mcp/server.py"},
     "mcp_types": set(),  # `mcp` has all of it
     "langgraph": {"doors/workflow/graph_builder.py", "doors/workflow/query_workflow.py"},

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed
-from qianxun.core.errors import RecallFailed
+from qianxun.core.errors import BadInput, RecallFailed
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import MIB
@@ -67,7 +67,7 @@ from qianxun.retrieve.search_log import Journal
 if TYPE_CHECKING:
     from qianxun.answer.state import Answering
     from qianxun.core.explanation import Explained
-    from qianxun.core.ingest_types import Labels, Report, Watch
+    from qianxun.core.ingest_types import EventOutcome, Labels, Report, Watch
     from qianxun.examples.store import ExampleStore
     from qianxun.graph.curate import GraphCurator
     from qianxun.graph.modes import ModeRecall, Surroundings
@@ -643,6 +643,19 @@ class Engine:
             tasks.create_task(keep_learning(self._bases.every))
             tasks.create_task(run_graph_updates(self._bases.every))
             tasks.create_task(run_graph_models(self._bases.every))
+            if (source := self.settings.events).url:
+                from qianxun.jobs.redis_events import EventStream, run_event_stream
+
+                stream = EventStream(source.url, source.stream, source.group)
+                tasks.create_task(run_event_stream(stream, self._handle_event))
+
+    async def _handle_event(self, event: Mapping[str, Any]) -> EventOutcome:
+        """An event from a stream of the operator's. Raises BadInput or NotFound."""
+        base = event.get("knowledge_base_id")
+        if not isinstance(base, int):
+            raise BadInput("事件缺少 knowledge_base_id，或它不是整数", hint="写上知识库的编号")
+        handler = await self.of(str(event.get("tenant") or LOCAL_TENANT)).events(base)
+        return await handler.handle(event)
 
     def unusable_bases(self) -> dict[int, str]:
         """Of all tenants: base → why it cannot be opened, or not be searched in full, right now."""

@@ -86,6 +86,15 @@ class CacheSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EventSettings:
+    """Document events from a Redis or Valkey stream. Without ``url`` there are none."""
+
+    url: str = field(default="", repr=False)  # redis://user:password@host:6379/0
+    stream: str = "qianxun:events"
+    group: str = "qianxun"
+
+
+@dataclass(frozen=True, slots=True)
 class ExampleSettings:
     """The example library, in the database of record."""
 
@@ -184,6 +193,7 @@ class Settings:
     chunking: Chunking = Chunking()
     search: Search = Search()
     cache: CacheSettings = CacheSettings()
+    events: EventSettings = EventSettings()
     text_engine: TextEngine = field(default_factory=TextEngine)
     table_engine: TableEngine = field(default_factory=TableEngine)
     examples: ExampleSettings = ExampleSettings()

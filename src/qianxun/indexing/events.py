@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
@@ -24,6 +24,9 @@ from qianxun.records import documents, outbox
 
 log = logging.getLogger(__name__)
 
+KINDS: Final = ("created", "updated", "deleted")
+Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[EventOutcome]]
+
 
 @dataclass(frozen=True, slots=True)
 class RAGIndexEventHandler:
@@ -36,6 +39,14 @@ class RAGIndexEventHandler:
 
     base: OpenBase
     wake: Callable[[], None] = nothing  # tells the indexer that there is work
+
+    async def handle(self, event_data: Mapping[str, Any]) -> EventOutcome:
+        """By its ``type``: created, updated or deleted, with or without "document." before it."""
+        kind = str(event_data.get("type")).removeprefix("document.")
+        if kind not in KINDS:
+            return _rejected(event_data, BadInput(f"事件的 type 为 {kind!r}", hint=f"应为 {'、'.join(KINDS)}"))
+        handle: Handler = getattr(self, f"handle_document_{kind}")
+        return await handle(event_data)
 
     async def handle_document_created(self, event_data: Mapping[str, Any]) -> EventOutcome:
         return await self._store(event_data)

@@ -69,12 +69,7 @@ async def receive(
 ) -> Response:
     """答复之时事件已持久地记下。重复的、迟到的不改变任何东西；说不通的以 422 退回，原因在 `msg`。"""
     handler = await engine.events(body.knowledge_base_id)
-    handle = {
-        "created": handler.handle_document_created,
-        "updated": handler.handle_document_updated,
-        "deleted": handler.handle_document_deleted,
-    }[body.type.removeprefix("document.")]
-    outcome = await handle(body.model_dump(exclude={"type"}, exclude_none=True))
+    outcome = await handler.handle(body.model_dump(exclude_none=True))
     if outcome.result == "rejected":
         return problem(422, outcome.reason, "rejected")
     return success(to_wire(outcome), 202)
