@@ -13,29 +13,13 @@ from lxml import etree, html
 from qianxun.core.errors import TooLarge, Unreadable
 from qianxun.core.types import Block, Heading, Paragraph, ParsedFile
 from qianxun.ingest.headings import numbered_headings
+from qianxun.ingest.parse.boilerplate import HEADINGS, INLINE, INVISIBLE, boilerplate
 from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.preprocess import superscript
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.tables.grid import Cell, clean, flow, table_blocks
 
 _CHARSET: Final = re.compile(rb"""charset\s{0,4}=\s{0,4}["']?([A-Za-z0-9_\-]{2,20})""", re.IGNORECASE)
-# fmt: off
-_INVISIBLE: Final = frozenset((
-    "script", "style", "noscript", "template", "svg", "math", "nav", "iframe", "object", "embed", "button", "select",
-    "input", "textarea", "head", "link", "meta", "video", "audio", "canvas", "footer", "menu",
-))
-_INLINE: Final = frozenset((
-    "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "ins", "kbd",
-    "label", "mark", "q", "rp", "rt", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time",
-    "tt", "u", "var", "wbr", "o:p", "img",
-))
-# fmt: on
-_HEADINGS: Final = {f"h{level}": level for level in range(1, 7)}
-_NOISE_NAME: Final = re.compile(
-    r"(?:^|[\s_-])(?:nav|navbar|menu|breadcrumbs?|footer|copyright|sidebar|pagination)(?:$|[\s_-])"
-)
-_LINKS_OF_A_MENU: Final = 4
-_LINKED_SHARE: Final = 0.7
 _SPACE: Final = re.compile(r"[ \t\r\n\f\u200b]+")
 
 
@@ -87,14 +71,14 @@ class _Reader:
         self._heading = ""
 
     def read(self, root: Any) -> list[Block]:
-        menus = _menus(root)
+        left_out = boilerplate(root)
         stack: list[tuple[Any, bool]] = [(root, False)]
         while stack:
             element, leaving = stack.pop()
             if leaving:
                 self._leave(element)
                 continue
-            if not self._enter(element, menus):
+            if not self._enter(element, left_out):
                 self._words.append(_squeezed(element.tail))
                 continue
             stack.append((element, True))
@@ -102,17 +86,17 @@ class _Reader:
         self._close()
         return self._blocks
 
-    def _enter(self, element: Any, menus: set[Any]) -> bool:
+    def _enter(self, element: Any, left_out: set[Any]) -> bool:
         """Begins an element; False when its content is done or invisible."""
         tag = element.tag
-        if not isinstance(tag, str) or tag in _INVISIBLE or element in menus or _is_hidden(element):
+        if not isinstance(tag, str) or tag in INVISIBLE or element in left_out or _is_hidden(element):
             return False
-        if tag in _HEADINGS:
+        if tag in HEADINGS:
             self._close()
             text = clean("".join(element.itertext()))
             if text:
                 self._heading = text
-                self._blocks.append(Heading(text, _HEADINGS[tag]))
+                self._blocks.append(Heading(text, HEADINGS[tag]))
             return False
         if tag == "table" and not _is_layout(element):
             self._close()
@@ -127,7 +111,7 @@ class _Reader:
             return False
         if tag == "br":
             self._words.append("\n")
-        elif tag not in _INLINE:
+        elif tag not in INLINE:
             self._close()
         if tag == "li":
             self._words.append("- ")
@@ -141,7 +125,7 @@ class _Reader:
         return power if power != text else ""
 
     def _leave(self, element: Any) -> None:
-        if element.tag not in _INLINE and element.tag != "br":
+        if element.tag not in INLINE:
             self._close()
         self._words.append(_squeezed(element.tail))
 
@@ -167,34 +151,6 @@ def _squeezed(text: str | None) -> str:
 def _is_hidden(element: Any) -> bool:
     style = (element.get("style") or "").replace(" ", "").lower()
     return "display:none" in style or element.get("hidden") is not None or element.get("aria-hidden") == "true"
-
-
-def _menus(root: Any) -> set[Any]:
-    """Blocks of mostly links without table, heading or article: navigation. One pass from the leaves up."""
-    letters: dict[Any, tuple[int, int, int, bool]] = {}
-    found: set[Any] = set()
-    for _, element in etree.iterwalk(root, events=("end",)):
-        if not isinstance(element.tag, str) or element.tag in _INVISIBLE:
-            continue
-        own = len((element.text or "").strip()) + sum(len((child.tail or "").strip()) for child in element)
-        linked = links = 0
-        solid = element.tag in _HEADINGS or element.tag in ("table", "article", "main", "body", "html", "p")
-        for child in element:
-            below = letters.pop(child, (0, 0, 0, False))
-            own, linked, links, solid = own + below[0], linked + below[1], links + below[2], solid or below[3]
-        if element.tag == "a":
-            linked, links = own, links + 1
-        letters[element] = (own, linked, links, solid)
-        if not solid and element.tag not in _INLINE and _is_menu(element, own, linked, links):
-            found.add(element)
-    return found
-
-
-def _is_menu(element: Any, letters: int, linked: int, links: int) -> bool:
-    named = f"{element.get('class') or ''} {element.get('id') or ''} {element.get('role') or ''}".lower()
-    if links >= 1 and _NOISE_NAME.search(named[:200]) and linked * 2 >= letters:
-        return True
-    return links >= _LINKS_OF_A_MENU and linked >= letters * _LINKED_SHARE and letters / links < 16
 
 
 # ── tables ───────────────────────────────────────────────────────────────────────────────────────
