@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -168,3 +170,68 @@ def test_page_numbers_of_files_that_were_put_together_go_too(tmp_path: Path, foo
     said = ("甲方交货", "乙方付款", "双方保密", "违约赔偿", "争议仲裁", "协议终止", "附则", "清单", "签字", "盖章")
     file = pdf(tmp_path / "合订.pdf", [text(60, 700, said[at]) + text(260, 30, one) for at, one in enumerate(feet)])
     assert lines(file) == list(said)
+
+
+LEFT = (
+    "成人高血压按血压水平分级，收缩压在140～159mmHg为一级，收缩压在160～179mmHg为二级，收缩压达到180mmHg为三级。血压在非同日"
+    "测量三次以后才作诊断，家庭自测血压的界值比诊室血压低五个毫米汞柱，动态血压监测又另有界值，三者不能混用，诊断时应写明所用的方法。"
+)
+RIGHT = (
+    "生活方式干预对所有患者都适用，包括减少钠盐摄入，增加钾的摄入，合理膳食，控制体重，不吸烟，限制饮酒，增加运动，减轻精神压力，"
+    "保持心理平衡。药物治疗从小剂量开始，优先使用长效制剂，必要时联合应用并且个体化，五类药物都可以作为初始用药，至少每三个月随访一次。"
+)
+
+
+def broken(paragraph: str, width: int = 22) -> list[str]:
+    """Lines as they are set: a word of letters and digits is not broken, a mark does not begin a line."""
+    rows = [""]
+    for word in re.findall(r"(?:[0-9A-Za-z]+|.)[，。～]?", paragraph):
+        if len(rows[-1] + word) > width:
+            rows.append("")
+        rows[-1] += word
+    return rows
+
+
+def columns(rows: Sequence[tuple[str, str]], apart: int = 0) -> str:
+    """Two columns, written from row to row; the right one may stand a little lower."""
+    return "".join(
+        text(50, 760 - 14 * at, left) + text(310, 760 - 14 * at - apart, right) for at, (left, right) in enumerate(rows)
+    )
+
+
+@pytest.mark.parametrize("apart", [0, 4])
+def test_columns_are_read_one_after_the_other_and_no_figure_is_cut_apart(tmp_path: Path, apart: int) -> None:
+    page = text(150, 800, "高血压防治要点") + columns(
+        list(zip_longest(broken(LEFT), broken(RIGHT), fillvalue="")), apart
+    )
+    assert lines(pdf(tmp_path / "双栏.pdf", [page])) == ["高血压防治要点", LEFT, RIGHT]
+
+
+def test_what_stands_side_by_side_without_being_columns_of_text_stays_in_its_rows(tmp_path: Path) -> None:
+    prices = [(f"第{name}号套餐", f"每月{at}9元，流量{at}0GB") for at, name in enumerate("甲乙丙丁戊己庚辛", 1)]
+    assert lines(pdf(tmp_path / "价目.pdf", [columns(prices)])) == [" ".join(row) for row in prices]
+
+
+@pytest.mark.parametrize("pages", [2, 3])
+def test_heads_and_feet_of_a_short_document_go_and_its_titles_stay(tmp_path: Path, pages: int) -> None:
+    head, foot = "医保经办手册 内部资料", "市医保中心 第 {} 页 共 {} 页"
+    body = ["住院备案在入院三日内办理。", "门诊慢特病每年复审一次。", "异地就医先备案，后结算。"]
+    file = pdf(
+        tmp_path / "手册.pdf",
+        [
+            # Word writes heads and feet in front of the text.
+            text(200, 810, head)
+            + text(200, 25, foot.format(at + 1, pages))
+            + text(250, 800, "二〇二四年版")
+            + text(60, 730, "填写须知").replace("/F 10 Tf", "/F 16 Tf")
+            + text(60, 700, body[at])
+            + text(60, 680, "办理时请带身份证。")
+            for at in range(pages)
+        ],
+    )
+    assert lines(file) == [line for at in range(pages) for line in ("填写须知", body[at], "办理时请带身份证。")]
+
+
+def test_the_number_of_a_single_page_goes_and_a_number_in_the_text_stays(tmp_path: Path) -> None:
+    page = text(60, 700, "第 1 页") + text(60, 660, "本文件有效期一年。") + text(290, 30, "- 1 -")
+    assert lines(pdf(tmp_path / "一页.pdf", [page])) == ["第 1 页", "本文件有效期一年。"]

@@ -8,11 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from qianxun.core.errors import MissingExtra, TooLarge, Unreadable
 from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 from qianxun.ingest.headings import heading_level, numbered_headings
+from qianxun.ingest.parse.pages.pdf_lines import Line, in_reading_order, lines_of, ran_to_margin
 from qianxun.ingest.parse.pages.pdf_tables import RuledTable, Tables
 from qianxun.ingest.parse.pages.reflow import reflow
 from qianxun.ingest.sandbox.limits import ParseLimits
@@ -25,6 +27,13 @@ _REPEATED: Final = 0.2  # a line that opens or closes this share of the pages is
 _GOES_ON: Final = re.compile(r"^[(（]?(?:接上页|续上表|续表)|^表.{0,40}[(（]续[一二三四五六七八九十\d]{0,3}[)）]")
 _REGULAR: Final = 0.7  # of its steps from page to page
 _PAGE_OF: Final = re.compile(r"[第共]\s*\d+\s*页|\bpage\s*\d+(?:\s*of\s*\d+)?", re.IGNORECASE)
+_PAGE_NUMBER: Final = re.compile(
+    r"第\s?\d{1,4}\s?页(?:[\s/，,]{0,3}[（(]?共\s?\d{1,4}\s?页[)）]?)?|page\s?\d{1,4}(?:\s?of\s?\d{1,4})?|"
+    r"[-–—]{1,2}\s?\d{1,4}\s?[-–—]{1,2}|\d{1,4}\s?/\s?\d{1,4}",
+    re.IGNORECASE,
+)
+_MANY_PAGES: Final = 4  # of fewer, what all have in their margins repeats
+_MARGIN: Final = 0.1  # of the height of a page
 _MOST_ANNOTATIONS: Final = 2_000
 _ODD: Final = re.compile("[\ufffd\ue000-\uf8ff]")
 
@@ -32,7 +41,8 @@ _ODD: Final = re.compile("[\ufffd\ue000-\uf8ff]")
 @dataclass(slots=True)
 class _Page:
     number: int
-    bands: list[list[str] | RuledTable] = field(default_factory=list)
+    height: float = 0.0
+    bands: list[list[Line] | RuledTable] = field(default_factory=list)
     recognised: list[Block] = field(default_factory=list)
 
 
@@ -121,7 +131,7 @@ def _page(document: Any, index: int, tables: Tables, limits: ParseLimits) -> tup
                 return _Page(index + 1, recognised=blocks), True
             if not content.strip():
                 return _Page(index + 1), blocks is not None
-        return _Page(index + 1, list(_bands(page, text, content, index, tables))), True
+        return _Page(index + 1, page.get_height(), list(_bands(page, text, content, index, tables))), True
     finally:
         page.close()
 
@@ -174,42 +184,20 @@ def _recognised(page: Any, number: int, limits: ParseLimits) -> list[Block] | No
         return None
 
 
-def _bands(page: Any, text: Any, content: str, index: int, tables: Tables) -> Iterator[list[str] | RuledTable]:
-    """The text in its own order; where it enters a table, the table instead."""
+def _bands(page: Any, text: Any, content: str, index: int, tables: Tables) -> Iterator[list[Line] | RuledTable]:
+    """The text in reading order; where it enters a table, the table instead."""
     found = tables.on(index, page, text)
-    if not found:
-        yield _lines(content)
-        return
-    height = page.get_height()
-    words: list[str] = []
+    lines: list[Line] = []
     shown: set[int] = set()
-    for char, x, y in _characters(text, height):
-        at = next((i for i, table in enumerate(found) if x >= 0 and table.holds(x, y)), None)
-        if at is None:
-            words.append(char)
-        elif at not in shown:
-            shown.add(at)
-            yield _lines("".join(words))
-            words = []
-            yield found[at]
-    yield _lines("".join(words))
-
-
-def _characters(text: Any, page_height: float) -> Iterator[tuple[str, float, float]]:
-    """Each character with its middle, measured from the top; -1 for line ends."""
-    import pypdfium2.raw as raw
-
-    for position in range(text.count_chars()):
-        char = chr(raw.FPDFText_GetUnicode(text, position))
-        if char in "\r\n":
-            yield char, -1.0, -1.0
-            continue
-        left, bottom, right, top = text.get_charbox(position)
-        yield char, (left + right) / 2, page_height - (bottom + top) / 2
-
-
-def _lines(content: str) -> list[str]:
-    return [line.strip() for line in content.replace("\r\n", "\n").split("\n") if line.strip()]
+    for part in lines_of(text, content, page.get_height(), found):
+        if isinstance(part, Line):
+            lines.append(part)
+        elif part not in shown:
+            shown.add(part)
+            yield in_reading_order(lines)
+            lines = []
+            yield found[part]
+    yield in_reading_order(lines)
 
 
 # ── text ─────────────────────────────────────────────────────────────────────────────────────────
@@ -220,25 +208,53 @@ def _shape(line: str) -> str:
 
 
 def _edge_lines(page: _Page) -> list[str]:
-    lines = [line for band in page.bands if isinstance(band, list) for line in band]
-    lines += [block.text for block in page.recognised if isinstance(block, Paragraph)]
-    return [*lines[:2], *lines[-2:]]
+    """The two outermost rows at the top and at the bottom, wherever in the file they are written."""
+    lines = sorted((line for band in page.bands if isinstance(band, list) for line in band), key=lambda one: one.middle)
+    rows = [[one.text for one in row] for row in _rows(lines)]
+    rows += [[block.text] for block in page.recognised if isinstance(block, Paragraph)]
+    return [text for row in (*rows[:2], *rows[-2:]) for text in row]
+
+
+def _rows(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    """Lines from the top that stand side by side, together."""
+    row: list[Line] = []
+    for line in lines:
+        if row and line.middle - row[-1].middle > row[-1].height / 2:
+            yield row
+            row = []
+        row.append(line)
+    if row:
+        yield row
 
 
 def _running_lines(pages: Sequence[_Page]) -> set[str]:
-    """What most pages begin or end with, page numbers aside: heads, feet. Short documents keep all."""
+    """What many pages begin or end with, page numbers aside: heads, feet. In a short document all of them do."""
     written = [page for page in pages if page.bands or page.recognised]
-    if len(written) < 4:
-        return set()
     found: dict[str, list[tuple[int, list[int]]]] = {}
     for page in written:
-        for shape, line in {_shape(line): line for line in _edge_lines(page) if len(line) <= 200}.items():
+        edges = _edge_lines(page) if len(written) >= _MANY_PAGES else _margins(page)
+        for shape, line in {_shape(line): line for line in edges if len(line) <= 200}.items():
             numbers = [int(digits[:9]) for digits in re.findall(r"\d+", _PAGE_OF.sub("", line))]
             found.setdefault(shape, []).append((page.number, numbers))
-    fewest = max(4, _REPEATED * len(written))
+    fewest = max(_MANY_PAGES, _REPEATED * len(written)) if len(written) >= _MANY_PAGES else max(len(written), 2)
     return {
         shape for shape, lines in found.items() if len(lines) >= fewest and len(shape) <= 80 and _counts_pages(lines)
     }
+
+
+def _margins(page: _Page) -> list[str]:
+    """The outermost rows where they lie in the margin, in type that is no larger than the rest: a title is."""
+    lines = sorted((line for band in page.bands if isinstance(band, list) for line in band), key=lambda one: one.middle)
+    if not lines:
+        return []
+    usual = median(line.height for line in lines)
+    rows = list(_rows(lines))
+    return [
+        line.text
+        for row in (*rows[:2], *rows[-2:])
+        for line in row
+        if not _MARGIN * page.height < line.middle < (1 - _MARGIN) * page.height and line.height <= 1.1 * usual
+    ]
 
 
 def _counts_pages(lines: Sequence[tuple[int, list[int]]]) -> bool:
@@ -256,7 +272,8 @@ def _counts_pages(lines: Sequence[tuple[int, list[int]]]) -> bool:
 
 
 def _running_on(page: _Page, running: set[str]) -> set[str]:
-    return {line for line in _edge_lines(page) if _shape(line) in running}
+    numbers = {line for line in _margins(page) if _PAGE_NUMBER.fullmatch(line) or line == str(page.number)}
+    return {line for line in _edge_lines(page) if _shape(line) in running} | numbers
 
 
 def _join_tables(pages: Sequence[_Page], running: set[str]) -> None:
@@ -277,9 +294,11 @@ def _join_tables(pages: Sequence[_Page], running: set[str]) -> None:
         open_table = (page, filled[-1]) if filled and isinstance(page.bands[filled[-1]], RuledTable) else None
 
 
-def _has_text(band: list[str] | RuledTable, edges: set[str]) -> bool:
+def _has_text(band: list[Line] | RuledTable, edges: set[str]) -> bool:
     """Whether there is more than heads, feet and 续表 in it."""
-    return isinstance(band, RuledTable) or any(line not in edges and not _GOES_ON.search(line) for line in band)
+    return isinstance(band, RuledTable) or any(
+        line.text not in edges and not _GOES_ON.search(line.text) for line in band
+    )
 
 
 def _blocks(page: _Page, running: set[str], headings: dict[tuple[int, str], int]) -> Iterator[Block]:
@@ -294,20 +313,25 @@ def _blocks(page: _Page, running: set[str], headings: dict[tuple[int, str], int]
             else:
                 yield TableBlock(table, page.number, band.pages_of(table))
             continue
-        lines = [line for line in band if line not in edges]
-        for paragraph in _paragraphs(lines, page.number, headings):
+        for paragraph in _paragraphs([line for line in band if line.text not in edges], page.number, headings):
             last = paragraph.text if len(paragraph.text) <= 60 else ""
             yield paragraph
 
 
-def _paragraphs(lines: Sequence[str], page: int, headings: dict[tuple[int, str], int]) -> Iterator[Heading | Paragraph]:
-    run: list[str] = []
+def _paragraphs(
+    lines: Sequence[Line], page: int, headings: dict[tuple[int, str], int]
+) -> Iterator[Heading | Paragraph]:
+    run: list[Line] = []
     for line in lines:
-        level = headings.get((page, "".join(line.split()))) or heading_level(line)
+        level = headings.get((page, "".join(line.text.split()))) or heading_level(line.text)
         if level is None:
             run.append(line)
             continue
-        yield from (Paragraph(text, page) for text in reflow(run))
+        yield from _flowing(run, page)
         run = []
-        yield Heading(" ".join(line.split()), level, page)
-    yield from (Paragraph(text, page) for text in reflow(run))
+        yield Heading(" ".join(line.text.split()), level, page)
+    yield from _flowing(run, page)
+
+
+def _flowing(run: Sequence[Line], page: int) -> Iterator[Paragraph]:
+    yield from (Paragraph(text, page) for text in reflow([line.text for line in run], ran_to_margin(run)))
