@@ -56,7 +56,8 @@ def test_dify_registers_and_reads_what_a_retrieval_finds(tmp_path: Path) -> None
         for source, chunk in zip(found, chunks, strict=True):
             assert source["document_id"] == chunk["doc_id"]
             assert source["document_name"] == chunk["doc_name"]
-            assert (source["content"], source["score"]) == (chunk["content"], chunk["score"])
+            below = chunk["content"].removeprefix("医保\n\n").removeprefix("住院\n\n")
+            assert (source["content"], source["score"]) == (f"医保 › 住院\n\n{below}", chunk["score"])
             about = source["doc_metadata"]
             assert (about["doc_id"], about["chunk_id"]) == (chunk["doc_id"], chunk["chunk_id"])
             assert about["headings"] == chunk["headings"] == ["医保", "住院"]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from qianxun.core.types import Attributes, Chunk, Found
-from qianxun.doors.mcp.texts import AROUND, EXCERPT, excerpt, joined, surroundings, title
+from qianxun.doors.mcp.texts import AROUND, EXCERPT, excerpt, joined, surroundings
 
 
 def chunk(
@@ -47,12 +47,6 @@ def test_a_passage_has_whole_neighbours_as_far_as_they_are_near() -> None:
     assert [each.index for each in surroundings(held, 8)] == [6, 7, 8]
     far = [chunk(0, 0, "字" * (AROUND + 1)), chunk(1, AROUND + 1, "字"), chunk(2, AROUND + 2, "字" * (AROUND + 1))]
     assert [each.index for each in surroundings(far, 1)] == [1]
-
-
-def test_a_title_names_the_heading_where_that_says_more() -> None:
-    assert title(chunk(0, 0, "x", headings=("手册", "差旅"))) == "手册.md › 差旅"
-    assert title(chunk(0, 0, "x", headings=("手册",))) == "手册.md"
-    assert title(chunk(0, 0, "x", name="")) == "d"
 
 
 def test_an_excerpt_shows_the_words_that_were_looked_for() -> None:

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.options import QueryMode
+from qianxun.core.passage import below_headings
 from qianxun.core.types import Found
 from qianxun.indexing import add as ingest
 from qianxun.testing.scripted import ScriptedEmbedding
-from qianxun.text.headings import LONGEST_ABOVE, LONGEST_READ, below_headings, read_under_headings, under_headings
+from qianxun.text.headings import LONGEST_ABOVE, LONGEST_READ, read_under_headings, under_headings
 from tests.indexing.opened import doc, opened
 
 HANDBOOK = "# 住院待遇\n\n## 起付线\n\n{long}\n\n# 门诊待遇\n\n报销比例为六成。\n"

@@ -8,14 +8,12 @@ from typing import get_args
 from qianxun.rank.tiers import COVERED, STRICT
 from qianxun.retrieve.arms import find_arm
 from qianxun.retrieve.explain import filter_text
-from qianxun.text.headings import below_headings
 from qianxun.text.matching import Span, query_terms, snippet, spans, weights
 from qianxun.text.table_types import TableType, label
 
 __all__ = [
     "COVERED",
     "STRICT",
-    "below_headings",
     "filter_text",
     "find_arm",
     "matching_part",

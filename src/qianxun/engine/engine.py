@@ -288,6 +288,7 @@ class Engine:
         *,
         name: str,
         source: str = "",
+        relative_path: str = "",
         doc_id: str = "",
         labels: Labels | None = None,
         keep_labels: bool = False,
@@ -296,10 +297,11 @@ class Engine:
     ) -> Accepted:
         """Adds one uploaded file that users know by its ``name``; it is parsed in a child process.
 
-        ``source`` says where it came from. Without a ``doc_id`` the same name replaces what the same user uploaded
-        under it to the same project. With ``keep_labels`` what was given with it earlier stays where ``labels`` say
-        nothing else; without ``restore`` a document that people deleted stays deleted. With ``wait`` it is searchable
-        when this returns, without it stored. Raises Refused with the reason, MissingExtra or BadInput.
+        ``source`` says where it came from, ``relative_path`` where it is in its folder. Without a ``doc_id`` the same
+        name replaces what the same user uploaded under it to the same project. With ``keep_labels`` what was given with
+        it earlier stays where ``labels`` say nothing else; without ``restore`` a document that people deleted stays
+        deleted. With ``wait`` it is searchable when this returns, without it stored. Raises Refused with the reason,
+        MissingExtra or BadInput.
         """
         from qianxun.core.ingest_types import Labels
         from qianxun.indexing.files import add_file
@@ -312,6 +314,7 @@ class Engine:
                 labels or Labels(),
                 name=name,
                 source=source,
+                relative_path=relative_path,
                 doc_id=doc_id,
                 keep_labels=keep_labels,
                 restore=restore,

@@ -19,6 +19,7 @@ from typing import TypeAlias
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput, MissingExtra, Refused, Unreadable
 from qianxun.core.ingest_types import Excluded, Labels, Refusal, Report, Step, Watch
+from qianxun.core.passage import PATH
 from qianxun.core.ports import nothing
 from qianxun.core.types import Accepted, Document, ParsedFile, Submission
 from qianxun.indexing.add import PARSER_VERSION, add_or_store, add_submissions, checked_metadata, fingerprint, store
@@ -193,6 +194,7 @@ async def _read_file(source: Source, parsers: ParserPool, labels: Labels) -> tup
 def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
     text = assemble(parsed)
     title = {"title": parsed.title} if parsed.title else {}
+    path = {PATH: source.relative_path} if source.relative_path else {}
     return Document(
         id=source.id,
         content=text.content,
@@ -201,7 +203,7 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
         user_id=labels.user_id,
         project_id=labels.project_id,
         tags=labels.tags,
-        metadata=checked_metadata({"format": parsed.format, **title, **parsed.metadata, **labels.metadata}),
+        metadata=checked_metadata({"format": parsed.format, **title, **path, **parsed.metadata, **labels.metadata}),
         structure=text,
         pairs=parsed.pairs,
         source=os.path.abspath(source.path),
@@ -220,6 +222,7 @@ async def add_file(
     *,
     name: str,
     source: str = "",
+    relative_path: str = "",
     doc_id: str = "",
     keep_labels: bool = False,
     restore: bool = True,
@@ -227,9 +230,10 @@ async def add_file(
 ) -> Accepted:
     """Adds the file at ``path``, which users know by its ``name``. Raises Refused, MissingExtra or BadInput.
 
-    ``source`` says where it came from. Without a ``doc_id`` the same name of the same owner is the same document. With
-    ``keep_labels`` what was given with it earlier stays where ``labels`` say nothing else. Without ``restore`` a
-    document that people deleted stays deleted: that is then the outcome.
+    ``source`` says where it came from, ``relative_path`` where it is in the folder that it was sent with. Without a
+    ``doc_id`` the same name of the same owner is the same document. With ``keep_labels`` what was given with it earlier
+    stays where ``labels`` say nothing else. Without ``restore`` a document that people deleted stays deleted: that is
+    then the outcome.
     """
     file = await asyncio.to_thread(_uploaded, path, name, doc_id or upload_id(name, labels))
     known, earlier = await asyncio.to_thread(_stored, base, file.id)
@@ -244,7 +248,7 @@ async def add_file(
         # Parsers go by the name: its extension says what to try, its stem what an unnamed table is called.
         link = Path(folder) / _file_name(name)
         link.symlink_to(file.path)
-        document, _ = await _read_file(replace(file, path=link), parsers, labels)
+        document, _ = await _read_file(replace(file, path=link, relative_path=relative_path), parsers, labels)
     submission = Submission(replace(document, source=source or name), mark)
     (accepted,) = await (add_or_store(base, _one(submission)) if wait else store(base, [submission]))
     return accepted

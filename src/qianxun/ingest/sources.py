@@ -19,13 +19,18 @@ _JUNK: Final = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to add. ``id`` depends on its path, ``fingerprint`` on its content."""
+    """A file to add. ``id`` depends on its path, ``fingerprint`` on its content.
+
+    ``relative_path`` is where it is in the folder that was given, from that folder's name on; of a file given by itself
+    the path as it was written, unless that leads from the root or out of the working folder.
+    """
 
     path: Path
     name: str
     id: str
     fingerprint: str
     bytes: int
+    relative_path: str = ""
 
 
 def discover(paths: Iterable[Path | str], exclude: Sequence[str] = ()) -> Iterator[Source | Refusal | Excluded]:
@@ -43,7 +48,8 @@ def discover(paths: Iterable[Path | str], exclude: Sequence[str] = ()) -> Iterat
         elif path.is_dir():
             yield from _below(path, seen, rules_of(path, exclude))
         else:
-            yield from _file(path, seen)
+            is_inside = not path.is_absolute() and ".." not in path.parts
+            yield from _file(path, seen, path if is_inside else Path(path.name))
 
 
 def _below(folder: Path, seen: set[Path], exclude: Sequence[Rule]) -> Iterator[Source | Refusal | Excluded]:
@@ -65,7 +71,7 @@ def _below(folder: Path, seen: set[Path], exclude: Sequence[Rule]) -> Iterator[S
             else:
                 stack.extend((child, [*rules, *own]) for child in reversed(children) if child.name != IGNORE_FILE)
         else:
-            yield from _file(path, seen)
+            yield from _file(path, seen, root.name / path.relative_to(folder))
 
 
 def _own_rules(folder: Path) -> list[Rule] | Refusal:
@@ -105,7 +111,7 @@ def _children(folder: Path) -> list[Path] | Refusal:
         return Refusal(folder, _why(failure, "文件夹"))
 
 
-def _file(path: Path, seen: set[Path]) -> Iterator[Source | Refusal]:
+def _file(path: Path, seen: set[Path], shown: Path) -> Iterator[Source | Refusal]:
     try:
         real = path.resolve(strict=True)
         found = real.stat()
@@ -119,7 +125,12 @@ def _file(path: Path, seen: set[Path]) -> Iterator[Source | Refusal]:
     except OSError as failure:
         yield Refusal(path, _why(failure, "文件"))
         return
-    yield Source(path, path.name, document_id(path), fingerprint, found.st_size)
+    yield Source(path, path.name, document_id(path), fingerprint, found.st_size, _readable(shown))
+
+
+def _readable(path: Path) -> str:
+    """With slashes; what no text can hold in it replaced."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "replace")
 
 
 def _why(failure: OSError, what: str) -> str:

@@ -11,6 +11,7 @@ from sqlalchemy import Row
 
 from qianxun.core.graph_types import Facts, Mention, StatedAlias, Statement
 from qianxun.core.ingest_types import Labels
+from qianxun.core.passage import PATH
 from qianxun.core.types import (
     Attributes,
     ChunkKind,
@@ -37,7 +38,7 @@ ATTRIBUTES = (  # what `attributes_of` reads
     VersionRow.tags,
     VersionRow.extra.label("metadata"),
 )
-PARSER_NAMES = frozenset(("format", "title", "encoding", "delimiter", "pages", "ocr_pages"))
+PARSER_NAMES = frozenset(("format", "title", PATH, "encoding", "delimiter", "pages", "ocr_pages"))
 TABLE = ("start", "end", "row_starts", "title", "source", "notes", "columns", "rows", "texts")
 
 

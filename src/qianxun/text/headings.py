@@ -28,19 +28,6 @@ def read_under_headings(text: str, headings: Sequence[str]) -> str:
     return "\n".join((*above, text))[:longest]
 
 
-def below_headings(text: str, headings: Sequence[str]) -> str:
-    """A chunk's text without those of its headings that are lines at its top; all of it where it is nothing else.
-
-    What only begins like a heading stays: 1 is the number of a clause, 15 个工作日 its text.
-    """
-    rest = text.lstrip()
-    for heading in headings:
-        line, _, below = rest.partition("\n")
-        if line.split() == heading.split():
-            rest = below.lstrip()
-    return rest or text
-
-
 def _above(text: str, headings: Sequence[str], room: int) -> list[str]:
     named = [heading for heading in headings if heading]
     included = next((at for at in range(len(named)) if _begins_with(text, named[at:])), len(named))

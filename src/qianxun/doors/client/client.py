@@ -191,6 +191,7 @@ class Client:
         *,
         name: str,
         source: str = "",
+        relative_path: str = "",
         doc_id: str = "",
         labels: Labels | None = None,
         keep_labels: bool = False,
@@ -202,7 +203,7 @@ class Client:
         With ``keep_labels`` what was given with it earlier stays where ``labels`` say nothing else; without ``restore``
         a document that people deleted stays deleted.
         """
-        file = FileToSend(path, name, source, doc_id, labels or Labels(), keep_labels, restore)
+        file = FileToSend(path, name, source, doc_id, labels or Labels(), keep_labels, restore, relative_path)
         return (await self.send_file(knowledge_base, file, wait=wait)).accepted
 
     async def send_file(self, knowledge_base: int, file: FileToSend, *, wait: bool) -> Sent:

@@ -47,6 +47,7 @@ class FileToSend:
     labels: Labels = field(default_factory=Labels)
     keep_labels: bool = False  # what was given with it earlier stays where ``labels`` say nothing else
     restore: bool = True  # also where people deleted its document
+    relative_path: str = ""  # in the folder that it is sent with
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ class Receiver(Protocol):
 def sent_file(documents: str, file: FileToSend, *, wait: bool) -> Request:
     """The request that sends a file; opened, and checked to be there, when it is sent."""
     name, doc_id = file.name, file.doc_id
-    written = {"name": name, **({"source": file.source} if file.source else {}), **written_labels(file.labels)}
+    places = {"source": file.source, "relative_path": file.relative_path}
+    written = {"name": name, **{key: value for key, value in places.items() if value}, **written_labels(file.labels)}
     params = {"wait": str(wait).lower(), **({"keep_labels": "true"} if file.keep_labels else {})}
     params |= {} if file.restore else {"restore": "false"}
     try:
@@ -200,7 +202,8 @@ async def _in_order(
 async def _send(receiver: Receiver, knowledge_base: int, files: FilesToSend, source: Source) -> Sent | Refusal:
     """Sent without waiting for the index, which takes many files at once in little more time than one."""
     path, labels, restore = source.path, files.labels, files.restore
-    file = FileToSend(path, source.name, _source_of(path), source.id, labels, keep_labels=True, restore=restore)
+    shown = source.relative_path if len(source.relative_path) <= SOURCE_LIMIT else ""
+    file = FileToSend(path, source.name, _source_of(path), source.id, labels, True, restore, shown)
     try:
         return await receiver.send_file(knowledge_base, file, wait=False)
     except (Refused, MissingExtra, BadInput) as error:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
 from qianxun.core.options import SearchChoices, SearchOptions, choices_of
+from qianxun.core.passage import passage_text
 from qianxun.core.types import Recall
 from qianxun.doors.frameworks.bridge import Call, Rag, reach
 from qianxun.doors.frameworks.recall import Where, chunk_metadata, read_where, recalling
@@ -89,7 +90,7 @@ class QianxunRetriever(create_model("QianxunRetriever", __base__=_Choosing, **_c
 
 def _documents(recall: Recall) -> list[Document]:
     return [
-        Document(found.chunk.text, id=found.chunk.chunk_id, metadata=chunk_metadata(recall, found))
+        Document(passage_text(found.chunk), id=found.chunk.chunk_id, metadata=chunk_metadata(recall, found))
         for found in recall.found
     ]
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
+from qianxun.core.passage import passage_text
 from qianxun.core.types import Found, Recall
 from qianxun.doors.frameworks.bridge import Rag, reach
 from qianxun.doors.frameworks.recall import chunk_metadata, recalling
@@ -32,8 +33,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("llama-index-core", "llamaindex") from error
 
-# What tells a program of a chunk, and a language model nothing.
-NOT_FOR_MODELS: Final = ("doc_id", "chunk_id", "score", "source", "tier", "trace_id", "degraded")
+# What tells a program of a chunk, and a language model nothing; its headings are in its text.
+NOT_FOR_MODELS: Final = ("doc_id", "chunk_id", "score", "source", "tier", "trace_id", "degraded", "headings")
 
 
 class RecallDegraded(BaseEvent):
@@ -102,10 +103,10 @@ def _nodes(recall: Recall) -> list[NodeWithScore]:
 def _node(recall: Recall, found: Found) -> ChunkNode:
     chunk = found.chunk
     metadata = chunk_metadata(recall, found)
-    unknown = [name for name in ("page", "headings") if not metadata[name]]
+    unknown = [] if metadata["page"] else ["page"]
     return ChunkNode(
         id_=chunk.chunk_id,
-        text=chunk.text,
+        text=passage_text(chunk),
         extra_info=metadata,  # which is what it calls its metadata
         excluded_llm_metadata_keys=[*NOT_FOR_MODELS, *unknown],
         excluded_embed_metadata_keys=[*NOT_FOR_MODELS, *unknown],

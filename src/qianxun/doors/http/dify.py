@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, LARGEST, METADATA, TEXT_LIMIT, TEXTS_LIMIT, VALUE_LIMIT
 from qianxun.core.limits import MAX_ID, NAME_LIMIT, QUERY_LIMIT, TOP_K_LIMIT
+from qianxun.core.passage import chunk_title, passage_text
 from qianxun.core.types import EVERYTHING, And, Filter, Found, In, Not, Or, Range, Scalar, Spelled
 from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import DifyProblem
@@ -186,7 +187,7 @@ def _record(found: Found) -> dict[str, Any]:
     }
     if chunk.page is not None:
         metadata["page"] = chunk.page
-    return {"content": chunk.text, "score": found.score, "title": chunk.doc_name, "metadata": metadata}
+    return {"content": passage_text(chunk), "score": found.score, "title": chunk_title(chunk), "metadata": metadata}
 
 
 # ── conditions as filters ────────────────────────────────────────────────────────────────────────

@@ -36,13 +36,6 @@ def surroundings(chunks: Sequence[Chunk], at: int) -> Sequence[Chunk]:
     return chunks[first : last + 1]
 
 
-def title(chunk: Chunk) -> str:
-    """The document's name, and the heading that the passage stands under where that says more."""
-    name = chunk.doc_name or chunk.doc_id
-    heading = chunk.headings[-1] if chunk.headings else ""
-    return name if not heading or heading in name else f"{name} › {heading}"
-
-
 def excerpt(found: Found) -> str:
     """A few lines of a passage, those that speak of the question."""
     text = found.chunk.text

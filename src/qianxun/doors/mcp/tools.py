@@ -11,11 +11,12 @@ from typing import Any, Final, TypeAlias
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.options import SearchOptions, choices_of
+from qianxun.core.passage import chunk_place, chunk_title, passage_text
 from qianxun.core.types import Chunk, DocumentState, KnowledgeBase
 from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.ids import SHOWN, document_id, read_id
 from qianxun.doors.mcp.multi_base_search import Passage, SearchResult, search_all
-from qianxun.doors.mcp.texts import excerpt, joined, surroundings, title
+from qianxun.doors.mcp.texts import excerpt, joined, surroundings
 
 Json: TypeAlias = dict[str, Any]
 
@@ -39,7 +40,7 @@ async def search(collection: Collection, query: str) -> Json:
         if id not in best:
             url = collection.url(passage.base.id, chunk)
             more = {"text": excerpt(found), "score": found.score}
-            best[id] = {"id": id, "title": title(chunk), "url": url, **more}
+            best[id] = {"id": id, "title": chunk_place(chunk), "url": url, **more}
     return {"results": list(best.values())[:RESULTS], **_degraded(result)}
 
 
@@ -66,7 +67,7 @@ def _passage(collection: Collection, passage: Passage) -> Json:
     found, chunk = passage.found, passage.found.chunk
     return {
         "id": chunk.chunk_id,
-        "text": chunk.text,
+        "text": passage_text(chunk),
         "score": found.score,
         "source": found.source,
         "tier": found.tier,
@@ -75,7 +76,7 @@ def _passage(collection: Collection, passage: Passage) -> Json:
         "kind": chunk.kind,
         "document": {
             "id": document_id(passage.base.id, chunk.doc_id),
-            "title": chunk.doc_name or chunk.doc_id,
+            "title": chunk_title(chunk),
             "url": collection.url(passage.base.id, chunk),
             "metadata": _metadata(chunk),
         },
@@ -130,7 +131,7 @@ def _from(collection: Collection, base: KnowledgeBase, state: DocumentState, chu
         part |= {"next_start": end, "how_to_continue": f'再调用 fetch，id 为 "{id}"，start 为 {end}'}
     return {
         "id": id,
-        "title": first.doc_name or first.doc_id,
+        "title": chunk_title(first),
         "text": whole[start:end],
         "url": collection.url(base.id, first),
         "metadata": {**_about(base, first), "updated_at": state.updated_at, **part},
@@ -145,11 +146,11 @@ def _with_neighbours(collection: Collection, base: KnowledgeBase, chunks: list[C
     chunk, shown = chunks[at], surroundings(chunks, at)
     neighbours = {"previous_id": at - 1, "next_id": at + 1}
     ids = {name: chunks[place].chunk_id for name, place in neighbours.items() if 0 <= place < len(chunks)}
-    place = {"passage": chunk.text, "headings": list(chunk.headings), "page": chunk.page}
+    place = {"passage": passage_text(chunk), "headings": list(chunk.headings), "page": chunk.page}
     whole = {"document_id": id, "how_to_continue": f'要读整份文档，再调用 fetch，id 为 "{id}"'}
     return {
         "id": chunk.chunk_id,
-        "title": title(chunk),
+        "title": chunk_place(chunk),
         "text": joined(shown),
         "url": collection.url(base.id, chunk),
         "metadata": {**_about(base, chunk), **place, **ids, **whole},

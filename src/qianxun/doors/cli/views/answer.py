@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from qianxun.core.passage import ARROW, below_headings, heading_path, title_of
 from qianxun.doors.cli.i18n import print_folded, tr, warn
 from qianxun.doors.cli.views.drawing import highlighted, label, milliseconds, padded, plain_value, printable
 
@@ -101,12 +101,12 @@ def _sentence(flag: Flag) -> str:
 def _place(source: Source) -> Text:
     """The document, the headings that are not its name, the page, the characters."""
     about = source.metadata
-    place = Text(printable(source.doc_name or source.doc_id), style="bold cyan")
+    title = title_of(source.doc_name, source.doc_id, about.get("document") or {})
+    place = Text(printable(title), style="bold cyan")
     if about.get("source") == "question":
         return place.append("  " + label("attachments", str(about.get("type"))), style="not bold dim")
-    headings = [str(one) for one in about.get("headings") or () if one != Path(source.doc_name).stem]
-    if headings:
-        place.append(" › " + " › ".join(headings), style="not bold")
+    for heading in heading_path(source.doc_name, [str(one) for one in about.get("headings") or ()]):
+        place.append(ARROW + printable(heading), style="not bold")
     if about.get("page") is not None:
         place.append(tr(f"  第 {about['page']} 页", f"  p. {about['page']}"), style="not bold dim")
     if source.end > source.start:
@@ -126,20 +126,13 @@ def _quotation(source: Source, cited: str) -> Text:
     from qianxun.engine.display import matching_part, matching_rows, query_words, spans
 
     words = query_words(cited)
+    below = printable(below_headings(source.text, [str(one) for one in source.metadata.get("headings") or ()]))
     if source.metadata.get("kind") == "table" or source.metadata.get("type") == "table":
-        return highlighted(printable(matching_rows(source.text, cited)), words)
-    flat = _without_headings(source)
+        return highlighted(matching_rows(below, cited), words)
+    flat = " ".join(below.split())
     exact = [(at, at + len(part)) for part in cited.split() if len(part) > 3 and (at := flat.find(part)) >= 0]
     before, part, after = matching_part(flat, exact or spans(flat, words), QUOTED)
     return Text(tr("“", '"') + before) + highlighted(part, words) + Text(after + tr("”", '"'))
-
-
-def _without_headings(source: Source) -> str:
-    """In one line; the line above shows the headings already."""
-    from qianxun.engine.display import below_headings
-
-    rest = below_headings(source.text, [str(one) for one in source.metadata.get("headings") or ()])
-    return " ".join(printable(rest).split())
 
 
 # ── steps ────────────────────────────────────────────────────────────────────────────────────────

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from qianxun.core.passage import below_headings, chunk_place, chunk_title
 from qianxun.doors.cli.i18n import note, print_folded, tr, warn
 
 if TYPE_CHECKING:
@@ -64,13 +65,11 @@ def minutes(moment: str) -> str:
 
 def place_of(chunk: Chunk) -> Text:
     """The document, the headings that are not its name, the page."""
-    place = Text(chunk.doc_name or chunk.doc_id, style="bold cyan")
-    headings = [heading for heading in chunk.headings if heading != Path(chunk.doc_name).stem]
-    if headings:
-        place.append(" › " + " › ".join(headings), style="not bold")
+    title, place = chunk_title(chunk), chunk_place(chunk)
+    drawn = Text(title, style="bold cyan").append(place.removeprefix(title), style="not bold")
     if chunk.page is not None:
-        place.append(tr(f"  第 {chunk.page} 页", f"  p. {chunk.page}"), style="dim")
-    return place
+        drawn.append(tr(f"  第 {chunk.page} 页", f"  p. {chunk.page}"), style="dim")
+    return drawn
 
 
 def printable(text: str) -> str:
@@ -136,12 +135,12 @@ def show_degraded(degraded: Sequence[Degraded]) -> None:
 
 def excerpt(chunk: Chunk, query: str) -> Text:
     """The part of a chunk that matches best, without its headings; of a table, the header and the best rows."""
-    from qianxun.engine.display import below_headings, matching_part, matching_rows, query_words, spans
+    from qianxun.engine.display import matching_part, matching_rows, query_words, spans
 
-    words = query_words(query)
+    words, below = query_words(query), below_headings(chunk.text, chunk.headings)  # the title line shows those already
     if chunk.kind == "table":
-        return highlighted(matching_rows(chunk.text, query), words)
-    shown = " ".join(below_headings(chunk.text, chunk.headings).split())  # the title line shows them already
+        return highlighted(matching_rows(below, query), words)
+    shown = " ".join(below.split())
     before, part, after = matching_part(shown, spans(shown, words), SNIPPET)
     return Text(before) + highlighted(part, words) + Text(after)
 

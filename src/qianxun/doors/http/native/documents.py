@@ -164,6 +164,11 @@ class FileFields(DocumentLabels):
 
     name: str = Field(default="", max_length=512, description="不填则为文件名")
     source: str = Field(default="", max_length=SOURCE_LIMIT, description="从哪里来，例如原来的路径；不填则为名称")
+    relative_path: str = Field(
+        default="",
+        max_length=SOURCE_LIMIT,
+        description="在所上传的文件夹里的路径，如 制度/考勤/index.md；存为元数据 path，各处显示文档时用它",
+    )
 
 
 FIELD_EXAMPLES: Final[Mapping[str, Any]] = {"tags": ["2026"], "metadata": {"year": 2026}}
@@ -363,6 +368,7 @@ async def _add_file(engine: Engine, base: int, request: Request, doc_id: str, ch
                     form.path,
                     name=fields.name or form.file_name,
                     source=fields.source,
+                    relative_path=fields.relative_path,
                     doc_id=chosen,
                     labels=fields.labels(),
                     keep_labels=choices.keep_labels,

@@ -16,6 +16,7 @@ from qianxun.core.codec import sse
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.limits import ATTACHMENTS_LIMIT, DOC_IDS_LIMIT, QUERY_LIMIT
 from qianxun.core.options import AskChoices, AskOptions
+from qianxun.core.passage import ARROW, heading_path, title_of
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http import error_formats
 from qianxun.doors.http.context import TenantEngine, trace_id
@@ -316,7 +317,7 @@ class ChatWriter:
             for number in citation.numbers:
                 end, source = start + len(f"[{number}]"), sources[number]
                 if not source.chunk_id.startswith("q_"):
-                    title, url = source.doc_name or source.doc_id, self._url(source)
+                    title, url = source_title(source), self._url(source)
                     place = {"start_index": start, "end_index": end, "title": title, "url": url}
                     annotations.append({"type": "url_citation", "url_citation": place})
                 start = end
@@ -326,6 +327,12 @@ class ChatWriter:
         """The document's own URL, otherwise that of the document in this service."""
         own = own_url(source.metadata.get("document", {}))
         return own or service_address(str(self.request.base_url))(self.base.id, source.doc_id)
+
+
+def source_title(source: Source) -> str:
+    """The document, and the headings below which the source stands."""
+    title = title_of(source.doc_name, source.doc_id, source.metadata.get("document", {}))
+    return ARROW.join((title, *heading_path(source.doc_name, source.metadata.get("headings", ()))))
 
 
 def finish_reason(answer: Answer) -> str:

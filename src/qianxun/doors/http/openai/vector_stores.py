@@ -26,6 +26,7 @@ from qianxun.core.filters import (
     read_filters,
 )
 from qianxun.core.limits import QUERY_LIMIT
+from qianxun.core.passage import chunk_title, passage_text
 from qianxun.core.types import Chunk, Filter, Found, Recall, Scalar
 from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
@@ -214,10 +215,10 @@ def _result(found: Found) -> dict[str, Any]:
     chunk = found.chunk
     return {
         "file_id": chunk.doc_id,
-        "filename": chunk.doc_name,
+        "filename": chunk_title(chunk),
         "score": found.score,
         "attributes": _attributes(chunk),
-        "content": [{"type": "text", "text": chunk.text}],
+        "content": [{"type": "text", "text": passage_text(chunk)}],
         "chunk_id": chunk.chunk_id,
     }
 
