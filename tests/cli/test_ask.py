@@ -42,7 +42,7 @@ def test_the_answer_comes_first_then_its_numbered_sources_with_document_place_an
     answer, sources, end = parts(done)
     assert answer.endswith("[1]")
     assert "380" in answer
-    assert re.match(r"\[1\] 制度\.md › 差旅  第 \d+–\d+ 字$", sources.splitlines()[0])
+    assert re.match(r"\[1\] 文件/制度\.md › 差旅  第 \d+–\d+ 字$", sources.splitlines()[0])
     assert sources.splitlines()[1].startswith("    “出差住宿每晚不超过 380 元")
     assert end.startswith("由资料的原句组成 · mix · ")
 

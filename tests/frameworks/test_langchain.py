@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
 from qianxun.core.options import SearchChoices
+from qianxun.core.passage import passage_text
 from qianxun.core.types import Document, Eq
 from qianxun.doors.client import Client
 from qianxun.doors.frameworks import bridge as reach
@@ -50,7 +51,7 @@ def told(documents: list[LangChainDocument]) -> list[tuple[Any, ...]]:
 
 def expected(held: Library, query: str = QUESTION, **options: Any) -> list[tuple[Any, ...]]:
     found = held.rag.retrieve(held.number, query, **options).found
-    return [(each.chunk.chunk_id, each.chunk.text, each.score) for each in found]
+    return [(each.chunk.chunk_id, passage_text(each.chunk), each.score) for each in found]
 
 
 # ── from everywhere ──────────────────────────────────────────────────────────────────────────────

@@ -24,6 +24,7 @@ from llama_index.core.tools import RetrieverTool
 from pydantic import Field
 
 from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
+from qianxun.core.passage import passage_text
 from qianxun.core.types import Document, Eq
 from qianxun.doors.client import Client
 from qianxun.doors.frameworks import bridge as reach
@@ -49,7 +50,7 @@ def told(nodes: list[NodeWithScore]) -> list[tuple[Any, ...]]:
 
 def expected(held: Library, query: str = QUESTION, **options: Any) -> list[tuple[Any, ...]]:
     found = held.rag.retrieve(held.number, query, **options).found
-    return [(each.chunk.chunk_id, each.chunk.text, each.score) for each in found]
+    return [(each.chunk.chunk_id, passage_text(each.chunk), each.score) for each in found]
 
 
 # ── from everywhere ──────────────────────────────────────────────────────────────────────────────
@@ -156,7 +157,7 @@ def test_a_node_tells_programs_everything_and_models_what_they_can_use(held: Lib
     assert node.metadata["地区"] == ["北京", "上海"]
     assert node.ref_doc_id == node.metadata["doc_id"] == "手册"
     (chunk,) = (one for one in held.rag.chunks(held.number, "手册") if one.chunk_id == node.node_id)
-    assert (node.start_char_idx, node.end_char_idx, node.text) == (chunk.start, chunk.end, chunk.text)
+    assert (node.start_char_idx, node.end_char_idx, node.text) == (chunk.start, chunk.end, passage_text(chunk))
     shown = node.get_content(MetadataMode.LLM)
     assert "手册.md" in shown
     assert "2024" in shown
