@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from qianxun.core.passage import chunk_place, chunk_title, passage_text
+from qianxun.core.codec.passage import chunk_place, chunk_title, passage_text
 from qianxun.core.types import Attributes, Chunk
 
 TABLE = "| 职级 | 一线城市 |\n| 总监 | 600 |"

@@ -21,9 +21,9 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda, Runnable
 from langchain_core.tools import create_retriever_tool
 from pydantic import ValidationError
 
+from qianxun.core.codec.passage import passage_text
 from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
 from qianxun.core.options import SearchChoices
-from qianxun.core.passage import passage_text
 from qianxun.core.types import Document, Eq
 from qianxun.doors.client import Client
 from qianxun.doors.frameworks import bridge as reach

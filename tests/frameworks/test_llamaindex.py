@@ -23,8 +23,8 @@ from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, Te
 from llama_index.core.tools import RetrieverTool
 from pydantic import Field
 
+from qianxun.core.codec.passage import passage_text
 from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
-from qianxun.core.passage import passage_text
 from qianxun.core.types import Document, Eq
 from qianxun.doors.client import Client
 from qianxun.doors.frameworks import bridge as reach

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qianxun.core.codec.passage import below_headings
 from qianxun.core.options import QueryMode
-from qianxun.core.passage import below_headings
 from qianxun.core.types import Found
 from qianxun.indexing import add as ingest
 from qianxun.testing.scripted import ScriptedEmbedding

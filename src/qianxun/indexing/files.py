@@ -17,9 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 from qianxun.bases.base import OpenBase
+from qianxun.core.codec.passage import PATH
 from qianxun.core.errors import BadInput, MissingExtra, Refused, Unreadable
 from qianxun.core.ingest_types import Excluded, Labels, Refusal, Report, Step, Watch
-from qianxun.core.passage import PATH
 from qianxun.core.ports import nothing
 from qianxun.core.types import Accepted, Document, ParsedFile, Submission
 from qianxun.indexing.add import PARSER_VERSION, add_or_store, add_submissions, checked_metadata, fingerprint, store

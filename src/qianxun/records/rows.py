@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from qianxun.core.codec.passage import PATH
 from qianxun.core.graph_types import Facts, Mention, StatedAlias, Statement
 from qianxun.core.ingest_types import Labels
-from qianxun.core.passage import PATH
 from qianxun.core.types import (
     Attributes,
     ChunkKind,

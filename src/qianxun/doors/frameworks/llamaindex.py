@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
+from qianxun.core.codec.passage import passage_text
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
-from qianxun.core.passage import passage_text
 from qianxun.core.types import Found, Recall
 from qianxun.doors.frameworks.bridge import Rag, reach
 from qianxun.doors.frameworks.recall import chunk_metadata, recalling

@@ -18,10 +18,10 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from qianxun.core.codec.passage import chunk_title, passage_text
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, LARGEST, METADATA, TEXT_LIMIT, TEXTS_LIMIT, VALUE_LIMIT
 from qianxun.core.limits import MAX_ID, NAME_LIMIT, QUERY_LIMIT, TOP_K_LIMIT
-from qianxun.core.passage import chunk_title, passage_text
 from qianxun.core.types import EVERYTHING, And, Filter, Found, In, Not, Or, Range, Scalar, Spelled
 from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import DifyProblem

@@ -8,10 +8,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
+from qianxun.core.codec.passage import chunk_place, chunk_title, passage_text
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.options import SearchOptions, choices_of
-from qianxun.core.passage import chunk_place, chunk_title, passage_text
 from qianxun.core.types import Chunk, DocumentState, KnowledgeBase
 from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.ids import SHOWN, document_id, read_id

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from qianxun.core.passage import ARROW, below_headings, heading_path, title_of
+from qianxun.core.codec.passage import ARROW, below_headings, heading_path, title_of
 from qianxun.doors.cli.i18n import print_folded, tr, warn
 from qianxun.doors.cli.views.drawing import highlighted, label, milliseconds, padded, plain_value, printable
 

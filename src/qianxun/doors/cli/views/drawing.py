@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from qianxun.core.passage import below_headings, chunk_place, chunk_title
+from qianxun.core.codec.passage import below_headings, chunk_place, chunk_title
 from qianxun.doors.cli.i18n import note, print_folded, tr, warn
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from pydantic_core import PydanticCustomError
 
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, SentenceCited, Source, SourcesFound, Token
 from qianxun.core.codec import sse
+from qianxun.core.codec.passage import ARROW, heading_path, title_of
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.limits import ATTACHMENTS_LIMIT, DOC_IDS_LIMIT, QUERY_LIMIT
 from qianxun.core.options import AskChoices, AskOptions
-from qianxun.core.passage import ARROW, heading_path, title_of
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http import error_formats
 from qianxun.doors.http.context import TenantEngine, trace_id

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Body, Path, Request, Response
 from pydantic import BaseModel, BeforeValidator, Field, GetJsonSchemaHandler, RootModel, WithJsonSchema
 
+from qianxun.core.codec.passage import chunk_title, passage_text
 from qianxun.core.filters import (
     CONDITION_LIMIT,
     DEPTH_LIMIT,
@@ -26,7 +27,6 @@ from qianxun.core.filters import (
     read_filters,
 )
 from qianxun.core.limits import QUERY_LIMIT
-from qianxun.core.passage import chunk_title, passage_text
 from qianxun.core.types import Chunk, Filter, Found, Recall, Scalar
 from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.error_formats import OpenAIProblem
