@@ -37,7 +37,7 @@ def documents(path: Path) -> Iterator[Document]:
         for at, line in enumerate(lines):
             told = json.loads(line)
             name = told.get("title") or told["_id"]
-            yield Document(told["_id"], told["text"], name, metadata={"tenth": at % 10})
+            yield Document(told["_id"], told["text"], name=name, metadata={"tenth": at % 10})
 
 
 class Steps:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qianxun.answer.generate import AnswerGenerator
+    from qianxun.core.documents import Document, VectorDocument
     from qianxun.core.errors import QianxunError
     from qianxun.core.ingest_types import Labels
-    from qianxun.core.types import Document
     from qianxun.doors.client import Client
     from qianxun.doors.frameworks.hybrid_retriever import HybridRetriever
     from qianxun.doors.frameworks.rag_anything import RAGAnythingAdapter
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         search_with_fallback,
         vector_db_search,
     )
+    from qianxun.engine.named_models import EmbeddingEngine, Reranker
     from qianxun.engine.settings import Settings
     from qianxun.examples.insert import vectorize_text
     from qianxun.examples.library import RETRIEVAL_CONFIG, ExampleLibrary
@@ -51,28 +52,28 @@ if TYPE_CHECKING:
     from qianxun.indexing.knowledge_base import KnowledgeBaseManager
     from qianxun.ingest.chunk import ChunkSplitter
     from qianxun.ingest.preprocess import TextPreprocessor
-    from qianxun.models.embedding import EmbeddingEngine
-    from qianxun.rank.rerank import Reranker, ResultRanker, rank_results
+    from qianxun.rank.rerank import ResultRanker, rank_results
     from qianxun.retrieve.hybrid_search import HybridSearchEngine, SearchResult
 
 __all__ = [
     "DEFAULT_TABLE_NAMES", "RETRIEVAL_CONFIG", "AnswerGenerator", "ChunkSplitter", "Client", "Document",
-    "EmbeddingEngine", "Engine", "ExampleLibrary", "FlowState", "GraphBuilder", "GreetingExample", "HybridRetriever",
-    "HybridSearchEngine", "KnowledgeBaseManager", "Labels", "QAExample", "QianxunError", "QueryExample",
-    "RAGAnythingAdapter", "RAGIndexEventHandler", "RecordExample", "Reranker", "ResultRanker", "SearchResult",
-    "Settings", "TextPreprocessor", "assemble_graph_context", "create_query_workflow", "format_for_prompt",
-    "format_retrieved_examples", "get_embedding_model", "import_from_excel", "insert_greeting_examples",
-    "insert_qa_examples", "insert_query_examples", "insert_record_examples", "make_retrieval_node",
-    "merge_and_rank_results", "multi_table_search", "open_blocking", "quality_filter", "rank_results", "retrieval_node",
-    "search_in_table", "search_with_fallback", "vector_db_search", "vectorize_text",
+    "EmbeddingEngine", "Engine", "ExampleLibrary", "FlowState", "GraphBuilder", "GreetingExample",
+    "HybridRetriever", "HybridSearchEngine", "KnowledgeBaseManager", "Labels", "QAExample", "QianxunError",
+    "QueryExample", "RAGAnythingAdapter", "RAGIndexEventHandler", "RecordExample", "Reranker", "ResultRanker",
+    "SearchResult", "Settings", "TextPreprocessor", "VectorDocument", "assemble_graph_context",
+    "create_query_workflow", "format_for_prompt", "format_retrieved_examples", "get_embedding_model",
+    "import_from_excel", "insert_greeting_examples", "insert_qa_examples", "insert_query_examples",
+    "insert_record_examples", "make_retrieval_node", "merge_and_rank_results", "multi_table_search",
+    "open_blocking", "quality_filter", "rank_results", "retrieval_node", "search_in_table", "search_with_fallback",
+    "vector_db_search", "vectorize_text",
 ]  # fmt: skip
 
 # Imported on first use: a parser's child process and `--help` need none of the engine.
 _MODULES = {
     "answer.generate": ("AnswerGenerator",),
+    "core.documents": ("Document", "VectorDocument"),
     "core.errors": ("QianxunError",),
     "core.ingest_types": ("Labels",),
-    "core.types": ("Document",),
     "doors.client": ("Client",),
     "doors.frameworks.hybrid_retriever": ("HybridRetriever",),
     "doors.frameworks.rag_anything": ("RAGAnythingAdapter",),
@@ -93,6 +94,7 @@ _MODULES = {
         "search_with_fallback",
         "vector_db_search",
     ),
+    "engine.named_models": ("EmbeddingEngine", "Reranker"),
     "engine.settings": ("Settings",),
     "examples.insert": ("vectorize_text",),
     "examples.library": ("RETRIEVAL_CONFIG", "ExampleLibrary"),
@@ -103,8 +105,7 @@ _MODULES = {
     "indexing.knowledge_base": ("KnowledgeBaseManager",),
     "ingest.chunk": ("ChunkSplitter",),
     "ingest.preprocess": ("TextPreprocessor",),
-    "models.embedding": ("EmbeddingEngine",),
-    "rank.rerank": ("Reranker", "ResultRanker", "rank_results"),
+    "rank.rerank": ("ResultRanker", "rank_results"),
     "retrieve.hybrid_search": ("HybridSearchEngine", "SearchResult"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -27,25 +27,29 @@ LIBRARY = (
     Document(
         "制度/差旅",
         "# 差旅\n\n出差住宿每晚不超过 380 元，凭發票报销。\n\n## 交通\n\n高铁二等座。",
-        "差旅.md",
-        "markdown",
+        name="差旅.md",
+        format="markdown",
     ),
     Document(
         "价目",
         "<h1>价目</h1><table><tr><th>编号</th><th>品名</th><th>单价</th></tr><tr><td>QH-2087</td><td>升降书桌</td>"
         "<td>2199</td></tr><tr><td>QH-1001</td><td>复印纸</td><td>22.5</td></tr></table>",
-        "价目.html",
-        "html",
+        name="价目.html",
+        format="html",
         content_type="table",
         tags=("采购", "2026"),
     ),
     Document(
-        "假期", "年休假为 7 天，工龄满十年为 10 天。" * 30, "假期", user_id="u1", metadata={"年份": 2024, "公开": True}
+        "假期",
+        "年休假为 7 天，工龄满十年为 10 天。" * 30,
+        name="假期",
+        user_id="u1",
+        metadata={"年份": 2024, "公开": True},
     ),
     Document(
         "医保..%2F?#",
         "住院费用在职职工报销 85%，退休职工报销 90%。门诊费用报销 60%。",
-        "医保 手册.txt",
+        name="医保 手册.txt",
         project_id="p1",
         metadata={"年份": 2026, "比例": 0.85, "地区": ("北京", "上海"), "级别": "三级"},
         pairs=(QAPair("住院能报多少", "85%"),),

@@ -47,7 +47,7 @@ async def register(engine: Engine, url: str, model_type: str, user: str = "7", *
 
 async def filled(engine: Engine, name: str = "医保", **told: Any) -> KnowledgeBase:
     base = await engine.create_knowledge_base(name, **told)
-    await engine.add_documents(base.id, [Document(str(at), text, f"{at}.txt") for at, text in enumerate(TEXTS)])
+    await engine.add_documents(base.id, [Document(str(at), text, name=f"{at}.txt") for at, text in enumerate(TEXTS)])
     return base
 
 
@@ -171,7 +171,7 @@ def test_documents_wait_for_a_disabled_model_and_come_in_with_it(tmp_path: Path)
                 one = await register(engine, embedding.url, "embedding")
                 base = await filled(engine, model=one.ref)
                 await engine.registry.change("7", one.id, {"status": 0})
-                await engine.add_documents(base.id, [Document("新", "住院起付线为八百元。", "新.txt")])
+                await engine.add_documents(base.id, [Document("新", "住院起付线为八百元。", name="新.txt")])
                 waiting = await engine.document(base.id, "新")
                 assert (waiting.status, "停用" in (waiting.reason or "")) == ("retrying", True)
                 await engine.registry.change("7", one.id, {"status": 1})
@@ -268,7 +268,7 @@ def test_a_model_that_hangs_in_many_documents_keeps_nobody_else_waiting(tmp_path
                 bad = await register(engine, hanging.url, kind)
                 told = {"model": bad.ref} if kind == "embedding" else {"config": {"qa_model": bad.ref}}
                 bases = [await engine.create_knowledge_base(f"库{at}", **told) for at in range(THREADS)]
-                documents = [Document("1", TEXTS[0], "1.txt")]
+                documents = [Document("1", TEXTS[0], name="1.txt")]
                 adding = [asyncio.create_task(engine.add_documents(base.id, documents)) for base in bases]
                 await has_begun.wait()
                 other = engine.of("乙")

@@ -91,7 +91,7 @@ def test_documents_of_other_folders_and_of_no_file_stay(followed: Followed, tmp_
     (other / "别.txt").write_text("别的琥珀", "utf-8")
     followed.rag.add(followed.base, [other])
     (other / "别.txt").unlink()
-    said = Document("手写", "手写的琥珀", "手写", source=str(followed.folder / "没有过.txt"))
+    said = Document("手写", "手写的琥珀", name="手写", source=str(followed.folder / "没有过.txt"))
     followed.rag.add_documents(followed.base, [said])
     followed.rag.add_file(followed.base, followed.folder / "甲.txt", name="上传.txt")
     (followed.folder / "甲.txt").unlink()

@@ -22,8 +22,8 @@ LIBRARY: Final = (
     Document(
         "手册",
         "# 医保手册\n\n## 住院\n\n住院报销比例为 85%，退休职工为 90%。\n\n## 门诊\n\n门诊报销比例为 60%。",
-        "手册.md",
-        "markdown",
+        name="手册.md",
+        format="markdown",
         content_type="chapter",
         metadata={
             "年份": 2024,
@@ -34,8 +34,8 @@ LIBRARY: Final = (
             "公开": True,
         },
     ),
-    Document("通知", "住院报销比例自今年起提高，{比例} 见附件。", "通知", content_type="notice"),
-    Document("假期", "年休假为 7 天，工龄满十年为 10 天。", "假期"),
+    Document("通知", "住院报销比例自今年起提高，{比例} 见附件。", name="通知", content_type="notice"),
+    Document("假期", "年休假为 7 天，工龄满十年为 10 天。", name="假期"),
 )
 
 

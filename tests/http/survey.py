@@ -214,7 +214,10 @@ async def inhabited(folder: Path) -> AsyncIterator[tuple[Asking, Known]]:
 
 
 async def _settle(asked: Asking, url: str) -> Known:
-    documents = (Document("d1", "住院费用报销比例为85%。", "须知"), Document("d2", "门诊报销需要发票原件。", "门诊"))
+    documents = (
+        Document("d1", "住院费用报销比例为85%。", name="须知"),
+        Document("d2", "门诊报销需要发票原件。", name="门诊"),
+    )
     base = await asked.base(*documents)
     models = []
     for kind, dimension in (("rerank", 0), ("embedding", DIMENSION), ("chat", 0)):

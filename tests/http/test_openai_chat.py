@@ -67,7 +67,7 @@ def served(folders: pytest.TempPathFactory, chat: ChatService) -> AbstractContex
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     held: list[Answers] = []
     with chat_service(lambda request: held[0](request)) as chat, served(tmp_path_factory, chat) as made:
-        manual = Document("手册", MANUAL, "医保手册.md", metadata={"年份": 2024})
+        manual = Document("手册", MANUAL, name="医保手册.md", metadata={"年份": 2024})
         base = made.base("医保", manual)
         made.base("没有模型", manual)
         made.base("别人的", manual, tenant="乙")

@@ -27,7 +27,7 @@ DOCUMENTS = tuple(
     Document(
         f"d{number}",
         f"第{number}号通知：住院费用的报销比例为{80 + number}%。",
-        f"通知{number}.md",
+        name=f"通知{number}.md",
         user_id="" if number else "u0",
         content_type=("章节", "附录")[number % 2],
         tags=("重要", "旧")[: number % 3],

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from qianxun.core.ports import Index
-from qianxun.core.shortages import NO_DESCRIPTORS, NO_SPACE, shortage, shortage_of_rust
+from qianxun.core.system.shortages import NO_DESCRIPTORS, NO_SPACE, shortage, shortage_of_rust
 from qianxun.core.types import IndexBatch, Terms
 from qianxun.testing.index_material import STAMP, entry
 from tests.index import writer

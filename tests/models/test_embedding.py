@@ -7,7 +7,8 @@ import pytest
 
 from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.types import Vector, Vectors
-from qianxun.models import EmbeddingEngine, RemoteEndpoint, open_embedding
+from qianxun.engine.named_models import EmbeddingEngine
+from qianxun.models import RemoteEndpoint, open_embedding
 from qianxun.models.remote.embedding import RemoteEmbedding
 from qianxun.testing.scripted import HashEmbedding
 from tests.models.embedding_service import DIMENSION, expected, serving, well

@@ -82,7 +82,7 @@ def test_ranks_are_fused_with_the_weights_of_the_seed(tmp_path: Path) -> None:
         base = await engine.base(kb)
         results = await HybridSearchEngine(base).search("林黛玉善诗", **OWN)
         by_words, by_meaning = [
-            [one.document_id for one in await HybridSearchEngine(base, *weights).search("林黛玉善诗", **OWN)]
+            [one.document_id for one in await HybridSearchEngine(base, None, *weights).search("林黛玉善诗", **OWN)]
             for weights in ((0.0, 1.0), (1.0, 0.0))
         ]
         for one in results:
@@ -128,7 +128,7 @@ def test_what_could_widen_or_empty_a_search_is_refused(tmp_path: Path) -> None:
                 await own.search(**{"query": "林黛玉", **wrong})
         for weights in ((0.0, 0.0), (-1.0, 2.0), (float("nan"), 0.3), (float("inf"), 0.3)):
             with pytest.raises(BadQuery):
-                HybridSearchEngine(base, *weights)
+                HybridSearchEngine(base, None, *weights)
         with pytest.raises(BadQuery):
             HybridSearchEngine(base, fusion="sum")  # type: ignore[arg-type]
 

@@ -50,6 +50,7 @@ NAMES = {
         "ChunkSplitter",
         "EmbeddingEngine",
         "Document",
+        "VectorDocument",
         "KnowledgeBaseManager",
         "SearchResult",
         "HybridSearchEngine",

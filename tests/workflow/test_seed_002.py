@@ -26,7 +26,7 @@ from qianxun.models.remote.chat import RemoteChat
 from qianxun.models.remote.endpoints import ChatEndpoint
 from tests.frameworks.material import filled
 from tests.models.chat_service import Request, chat_service
-from tests.shared import needs_model
+from tests.shared import MODELS, needs_model
 
 
 async def _fill(folder: Path) -> None:
@@ -46,6 +46,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(library: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same, which is that of the settings."""
     monkeypatch.setenv("QIANXUN_DATA", str(library))
+    monkeypatch.setenv("QIANXUN_VECTORIZATION_MODEL_FOLDERS", str(MODELS))
     return library
 
 

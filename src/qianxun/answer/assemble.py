@@ -20,6 +20,7 @@ Given: TypeAlias = "AnswerContext | Sequence[Found] | Sequence[Mapping[str, Any]
 
 _TEXTS = ("text", "content", "chunk_text", "page_content")
 _NAMES = ("doc_name", "document_name", "title", "source", "name")
+_FIELDS = (*_TEXTS, *_NAMES, "doc_id", "document_id", "chunk_id", "id", "score", "start", "end", "metadata")
 
 
 def assemble(
@@ -160,6 +161,8 @@ def _passage(one: object, number: int) -> Passage:
         return Passage(number, f"资料{number}", "", f"资料{number}", one)
     if isinstance(one, Mapping):
         return _of_mapping(one, number)
+    if any(isinstance(getattr(one, name, None), str) for name in _TEXTS):  # a LangChain document, a search result
+        return _of_mapping({name: getattr(one, name, None) for name in _FIELDS}, number)
     raise BadInput(
         f"第 {number} 份资料的类型是 {type(one).__name__}，不是资料", hint="每份资料是检索结果、字典或字符串"
     )

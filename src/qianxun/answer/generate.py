@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from qianxun.answer.assemble import Given, as_context
 from qianxun.answer.draft import LONGEST_REPLY, AnswerDraft, ReplyReader, as_events, source_of
@@ -18,7 +18,8 @@ from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.answer.verify.sentence_check import declines
 from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SourcesFound
-from qianxun.core.errors import ModelError
+from qianxun.core.errors import BadModelReply, ModelError
+from qianxun.core.foreign import chat_model
 from qianxun.core.ports import ChatModel, never
 from qianxun.core.types import Degraded, Message
 
@@ -36,12 +37,17 @@ class AnswerGenerator:
 
     Without ``llm`` an answer is made of the passages' own sentences, each cited. With ``only_checked`` a stream shows a
     sentence once it has been checked against its passages, and none that will be dropped: for callers that cannot take
-    it back. ``exact`` is given instead of the passages' own sentences: what a table's cells answer.
+    it back. ``llm`` may be a LangChain chat model. ``exact`` is given instead of the passages' own sentences: what a
+    table's cells answer.
     """
 
-    llm: ChatModel | None = None
+    llm: ChatModel | Any | None = None
     only_checked: bool = False
     exact: Answer | None = None
+
+    def __post_init__(self) -> None:
+        if self.llm is not None:
+            object.__setattr__(self, "llm", chat_model(self.llm))
 
     def generate(
         self, query: str, context: Given, *, history: Sequence[Message] = (), images: Sequence[str] = ()
@@ -186,6 +192,8 @@ def _joined(quoted: Sequence[Quoted], missing: Sequence[str] = ()) -> Answer:
 
 
 def _drain(reader: ReplyReader, reply: str) -> None:
+    if not isinstance(reply, str):
+        raise BadModelReply(f"语言模型的回复是 {type(reply).__name__}，不是文字", hint="complete(messages) 应给出文字")
     for _ in reader.read(iter((reply,))):
         pass
 

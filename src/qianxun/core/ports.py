@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
+from qianxun.core.documents import VectorDocument
 from qianxun.core.types import (
     BM25,
     EVERYTHING,
@@ -108,6 +109,28 @@ class Models(Protocol):
 
     def configured(self, kind: ChatKind = "chat") -> str:
         """The name of the model that serves every base which names none itself; "" where there is none."""
+
+
+class Vectorizer(Protocol):
+    """Checked vectors of texts, such as `qianxun.EmbeddingEngine` gives. Blocking."""
+
+    def encode(self, texts: Sequence[str]) -> Vectors: ...
+
+    def encode_query(self, query: str) -> Vector: ...
+
+
+class VectorDatabase(Protocol):
+    """A vector database of the caller's own in the place of a knowledge base, such as a Milvus client. Blocking."""
+
+    def insert(self, vector_docs: Sequence[VectorDocument]) -> object: ...
+
+    def search(
+        self, query_vector: Sequence[float], top_k: int, filters: Mapping[str, Any]
+    ) -> Sequence[tuple[str, float, Mapping[str, Any]]]:
+        """(chunk id, cosine, metadata with document_id and chunk_text), best first. Every filter holds: a value is
+        equal, or one of a list."""
+
+    def delete_by_document_id(self, document_id: str) -> object: ...
 
 
 class Cache(Protocol):

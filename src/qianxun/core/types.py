@@ -12,6 +12,23 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from qianxun.core.documents import Block as Block
+from qianxun.core.documents import CellValue as CellValue
+from qianxun.core.documents import Column as Column
+from qianxun.core.documents import ColumnKind as ColumnKind
+from qianxun.core.documents import ContentFormat as ContentFormat
+from qianxun.core.documents import Document as Document
+from qianxun.core.documents import Heading as Heading
+from qianxun.core.documents import Mark as Mark
+from qianxun.core.documents import PageStart as PageStart
+from qianxun.core.documents import Paragraph as Paragraph
+from qianxun.core.documents import ParsedFile as ParsedFile
+from qianxun.core.documents import Piece as Piece
+from qianxun.core.documents import QAPair as QAPair
+from qianxun.core.documents import Table as Table
+from qianxun.core.documents import TableBlock as TableBlock
+from qianxun.core.documents import TableSpan as TableSpan
+from qianxun.core.documents import Text as Text
 from qianxun.core.filters import CHUNK_KINDS as CHUNK_KINDS
 from qianxun.core.filters import EVERYTHING as EVERYTHING
 from qianxun.core.filters import And as And
@@ -36,166 +53,10 @@ Vector: TypeAlias = NDArray[np.float32]  # one vector, unit length
 Vectors: TypeAlias = NDArray[np.float32]  # (n, dimension), each row unit length
 Keys: TypeAlias = NDArray[np.int64]
 Scores: TypeAlias = NDArray[np.float64]
-CellValue: TypeAlias = str | int | float | bool | None
 VectorField: TypeAlias = Literal["content", "question"]
-ContentFormat: TypeAlias = Literal["text", "html", "markdown"]
 
 
-# ── tables and parsed documents ──────────────────────────────────────────────────────────────────
-
-ColumnKind: TypeAlias = Literal["text", "category", "number", "percent", "money", "date", "boolean"]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table. ``path`` holds every header above it: ("2023年", "销售额")."""
-
-    name: str
-    path: tuple[str, ...]
-    kind: ColumnKind = "text"
-    unit: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table as structure. ``rows`` are typed, ``texts`` the same cells as the author showed them."""
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[CellValue, ...], ...]
-    texts: tuple[tuple[str, ...], ...]
-    source: str = ""  # where in the file: sheet name, page, caption
-    notes: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class QAPair:
-    """A question and its answer: given, imported, or made by a model."""
-
-    question: str
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    text: str
-    level: int  # 1 is the top
-    page: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """Text. ``opens`` is the number with which it begins a section of ``level``, where it has no line to itself."""
-
-    text: str
-    page: int | None = None
-    opens: str = ""
-    level: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class TableBlock:
-    """A table. ``row_pages`` says of each row where it stands, where they stand on more than one page."""
-
-    table: Table
-    page: int | None = None
-    row_pages: tuple[int, ...] = ()
-
-
-Block: TypeAlias = Heading | Paragraph | TableBlock
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedFile:
-    """What a parser found in one file, in reading order."""
-
-    blocks: tuple[Block, ...]
-    format: str  # "pdf", "xlsx", ...
-    title: str = ""
-    metadata: Metadata = field(default_factory=dict)
-    pairs: tuple[QAPair, ...] = ()
-    warnings: tuple[str, ...] = ()  # what was left out and why, for people to read
-    text: Text | None = None  # instead of blocks, where the text is stored as the file has it
-
-
-# ── the text of record and its chunks ────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A heading in a text: everything from ``start`` to the next mark of its level or above is below it."""
-
-    start: int
-    level: int
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
-class TableSpan:
-    """Where a table's rendering stands in a text. ``row_starts`` are absolute offsets of its data rows."""
-
-    start: int
-    end: int
-    table: Table
-    row_starts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PageStart:
-    start: int
-    page: int
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """The text of record of one document, with what is known of its structure."""
-
-    content: str
-    marks: tuple[Mark, ...] = ()
-    tables: tuple[TableSpan, ...] = ()
-    pages: tuple[PageStart, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """One chunk as the splitter cuts it.
-
-    ``content[start:end]`` is the piece's body. ``lead`` stands before the body and is not part of that span:
-    the repeated header of a table's later rows; empty for prose. ``text`` is what is embedded and shown.
-    ``page`` is the one that holds most of it.
-    """
-
-    start: int
-    end: int
-    body: str
-    lead: str = ""
-    kind: ChunkKind = "text"
-    headings: tuple[str, ...] = ()
-    page: int | None = None
-    table: int | None = None  # position in Text.tables
-
-    @property
-    def text(self) -> str:
-        return self.lead + self.body
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A document as a caller hands it over: parsed, not yet chunked."""
-
-    id: str
-    content: str
-    name: str = ""
-    format: ContentFormat = "text"
-    content_type: str = ""
-    user_id: str = ""
-    project_id: str = ""
-    tags: tuple[str, ...] = ()
-    metadata: Metadata = field(default_factory=dict)
-    structure: Text | None = None  # set by the file parsers; otherwise derived from content and format
-    pairs: tuple[QAPair, ...] = ()
-    source: str = ""  # where it came from: a path, a URL, an event
-    label_names: tuple[str, ...] = ()  # of a file's metadata, the names that people gave; the rest is the file's own
+# ── chunks ───────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed
 from qianxun.core.errors import BadInput, RecallFailed
+from qianxun.core.foreign import model_of_any_kind
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import MIB
@@ -129,9 +130,10 @@ class Engine:
     ) -> AsyncIterator[Engine]:
         """Opens a data folder and owns it until the block ends.
 
-        Without ``settings`` they are read from file and environment. ``models`` are the caller's own, by name. With
-        ``background`` tasks index, retry, learn words and build graphs; without it, calls that wait for their result
-        index what they add. Raises FolderInUse, BadSettings or RecordsUnavailable.
+        Without ``settings`` they are read from file and environment. ``models`` are the caller's own, by name: ours, or
+        those of sentence-transformers and LangChain. With ``background`` tasks index, retry, learn words and build
+        graphs; without it, calls that wait for their result index what they add. Raises FolderInUse, BadSettings or
+        RecordsUnavailable.
         """
         settings = settings or load(arguments={"data": str(data) if data is not None else None})
         with owned(settings.folder):
@@ -368,13 +370,13 @@ class Engine:
         """Handles document events of another system (created, updated, deleted) for one base."""
         from qianxun.indexing.events import RAGIndexEventHandler
 
-        return RAGIndexEventHandler(await self.base(knowledge_base), self.wake)
+        return RAGIndexEventHandler(await self.manager(knowledge_base))
 
     async def manager(self, knowledge_base: int) -> KnowledgeBaseManager:
         """Indexes and deletes documents of one base one by one or in batches."""
         from qianxun.indexing.knowledge_base import KnowledgeBaseManager
 
-        return KnowledgeBaseManager(await self.base(knowledge_base))
+        return KnowledgeBaseManager(await self.base(knowledge_base), wake=self.wake)
 
     # ── recall ───────────────────────────────────────────────────────────────────────────────────
 
@@ -481,7 +483,14 @@ class Engine:
 
         base = await self.base(knowledge_base)
         options = search_options(self.settings.search, {}, {})
-        return HybridSearchEngine(base, semantic_weight, keyword_weight, fusion, self._recall, options)
+        return HybridSearchEngine(
+            base,
+            semantic_weight=semantic_weight,
+            keyword_weight=keyword_weight,
+            fusion=fusion,
+            search_with=self._recall,
+            options=options,
+        )
 
     async def _recall(self, base: OpenBase, query: str, options: SearchOptions, trace_id: str = "") -> Recall:
         started = time.perf_counter()
@@ -678,7 +687,8 @@ class Engine:
 def _wire(settings: Settings, models: Mapping[str, Any]) -> Engine:
     records = Records.open(database_url(settings), reach(settings), alone=True)
     try:
-        return _wired(settings, models, records)
+        brought = {name: model_of_any_kind(model, name) for name, model in models.items()}
+        return _wired(settings, brought, records)
     except BaseException:
         records.close()  # a database on a server would seem to be in use
         raise

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from qianxun.core.errors import QianxunError, RecordsUnavailable
-from qianxun.core.shortages import shortage
+from qianxun.core.system.shortages import shortage
 from qianxun.engine.engine import Engine
 from qianxun.records import Records, keys
 from qianxun.records.database.disk_errors import is_disk_full

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Insert, Table, bindparam, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from qianxun.core.errors import NotFound
+from qianxun.core.foreign import embedding_model
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import Vector, Vectors
 from qianxun.core.vectors import EMBED_SLICE, embed
@@ -82,9 +83,9 @@ def remove(store: ExampleStore, category: str, ids: Sequence[int]) -> list[int]:
         return sorted(deleted.scalars())
 
 
-def vectorize_text(text: str, model: EmbeddingModel) -> list[float]:
-    """The unit vector of one text, as it is stored."""
-    numbers: list[float] = vectorize([text], model)[0].tolist()
+def vectorize_text(text: str, model: EmbeddingModel | Any) -> list[float]:
+    """The unit vector of one text, as it is stored. ``model`` is one of ours or a `SentenceTransformer`."""
+    numbers: list[float] = vectorize([text], embedding_model(model))[0].tolist()
     return numbers
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import Column, Connection, Engine, Table, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from qianxun.core.errors import BadSettings, ModelUnavailable, QianxunError, RetrieverUnavailable
+from qianxun.core.foreign import embedding_model
 from qianxun.core.ports import EmbeddingModel
 from qianxun.examples.schema import DIMENSION, PREFIX, Embedding, ExampleModels, check_prefix, models, version_table
 from qianxun.records.database.open import run_alembic
@@ -60,8 +61,8 @@ class ExampleStore:
         self.engine = engine
         self.prefix = prefix
         self._schema = schema
-        self._model = model
-        self._dimension = model.dimension if model is not None else DIMENSION
+        self._model = None if model is None else embedding_model(model)
+        self._dimension = DIMENSION if self._model is None else self._model.dimension
         self._writing = writing or partial(_alone, engine)
         self._reading = reading or engine.begin
         self._is_prepared = False

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.errors import BadFilter, BadModelReply, IndexUnusable, RetrieverUnavailable
-from qianxun.core.shortages import shortage
+from qianxun.core.system.shortages import shortage
 from qianxun.core.types import (
     And,
     Attributes,

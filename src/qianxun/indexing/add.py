@@ -89,8 +89,8 @@ def submission(base: OpenBase, document: Document, generation: int | None = None
 
     Raises BadInput.
     """
-    document = replace(document, metadata=checked_metadata(document.metadata))
-    written = document.format if document.structure is not None else _format(document)
+    document = replace(document, metadata=checked_metadata({**document.stated_dates(), **document.metadata}))
+    written = document.format if document.structure is not None else content_format(document)
     if document.structure is None:
         read = (
             partial(read_described, metadata=document.metadata) if is_described(document.metadata) else read_structure
@@ -105,7 +105,7 @@ def submission(base: OpenBase, document: Document, generation: int | None = None
     return Submission(document, mark, generation)
 
 
-def _format(document: Document) -> ContentFormat:
+def content_format(document: Document) -> ContentFormat:
     """The document's own format or, where it names none, that of its metadata."""
     named = document.metadata.get("format") if document.format == "text" else None
     return named if named in ("html", "markdown") else document.format  # type: ignore[return-value]  # one of these

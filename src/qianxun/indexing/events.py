@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
 from qianxun.core.ingest_types import EventOutcome, Handled
 from qianxun.core.limits import EVENT_ID_LIMIT
-from qianxun.core.ports import nothing
 from qianxun.core.types import Document
 from qianxun.core.unicode import is_storable
 from qianxun.indexing.add import checked_metadata, submission
+from qianxun.indexing.knowledge_base import KnowledgeBaseManager
+from qianxun.indexing.maintenance import keep_up
 from qianxun.records import documents, outbox
 
 log = logging.getLogger(__name__)
@@ -28,17 +29,16 @@ KINDS: Final = ("created", "updated", "deleted")
 Handler: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[EventOutcome]]
 
 
-@dataclass(frozen=True, slots=True)
 class RAGIndexEventHandler:
-    """Stores the events of one knowledge base.
+    """Stores the events of one knowledge base, or those of a manager's own vector database.
 
     An invalid event is logged and `rejected`; a document that cannot be indexed is retried in the background and then
     quarantined; neither raises. Only when the records cannot store an event does the handler raise, so that its sender
-    sends it again.
+    sends it again. A database of the caller's own has no records: what it refuses is logged and `rejected`.
     """
 
-    base: OpenBase
-    wake: Callable[[], None] = nothing  # tells the indexer that there is work
+    def __init__(self, kb_manager: KnowledgeBaseManager) -> None:
+        self.kb_manager = kb_manager
 
     async def handle(self, event_data: Mapping[str, Any]) -> EventOutcome:
         """By its ``type``: created, updated or deleted, with or without "document." before it."""
@@ -63,7 +63,10 @@ class RAGIndexEventHandler:
             document_id = _text(event_data, "document_id", required=True)
             documents.check_id(document_id)
             generation = _generation(event_data)
-            return await self._finish(asyncio.to_thread(self._delete, document_id, generation, event_data))
+            if self.kb_manager.base is None:
+                return await _directly(document_id, self.kb_manager.delete_document(document_id))
+            work = partial(self._delete, self.kb_manager.base, document_id, generation, event_data)
+            return await self._finish(asyncio.to_thread(work))
         except BadInput as error:
             return _rejected(event_data, error)
 
@@ -71,42 +74,64 @@ class RAGIndexEventHandler:
         try:
             document = document_of(event_data, may_be_empty=may_be_empty)
             generation = _generation(event_data)
-            return await self._finish(asyncio.to_thread(self._accept, document, generation, event_data))
+            if self.kb_manager.base is None:
+                return await _directly(document.id, self.kb_manager.index_document(document))
+            work = partial(self._accept, self.kb_manager.base, document, generation, event_data)
+            return await self._finish(asyncio.to_thread(work))
         except BadInput as error:
             return _rejected(event_data, error)
 
     async def _finish(self, work: Any) -> EventOutcome:
         outcome: EventOutcome = await work
         log.info("event for document %s: %s", outcome.document_id, outcome.result)
-        if outcome.result == "accepted":
-            self.wake()
+        if outcome.result != "accepted":
+            return outcome
+        if self.kb_manager.wake is not None:
+            self.kb_manager.wake()
+        elif self.kb_manager.base is not None:  # nobody else would
+            await keep_up(self.kb_manager.base)
         return outcome
 
-    def _accept(self, document: Document, generation: int | None, event_data: Mapping[str, Any]) -> EventOutcome:
-        offered = submission(self.base, document, generation)
-        with self.base.records.writing() as tx:
-            if not self._is_first(tx, event_data):
+    def _accept(
+        self, base: OpenBase, document: Document, generation: int | None, event_data: Mapping[str, Any]
+    ) -> EventOutcome:
+        offered = submission(base, document, generation)
+        with base.records.writing() as tx:
+            if not _is_first(tx, base, event_data):
                 return EventOutcome("duplicate", document.id)
-            (result,) = documents.accept(tx, self.base.id, [offered])
+            (result,) = documents.accept(tx, base.id, [offered])
         words: dict[str, Handled] = {"stale": "stale", "unchanged": "unchanged"}
         return EventOutcome(words.get(result.outcome, "accepted"), document.id, result.generation)
 
-    def _delete(self, document_id: str, generation: int | None, event_data: Mapping[str, Any]) -> EventOutcome:
-        with self.base.records.writing() as tx:
-            if not self._is_first(tx, event_data):
+    def _delete(
+        self, base: OpenBase, document_id: str, generation: int | None, event_data: Mapping[str, Any]
+    ) -> EventOutcome:
+        with base.records.writing() as tx:
+            if not _is_first(tx, base, event_data):
                 return EventOutcome("duplicate", document_id)
-            removed = documents.remove(tx, self.base.id, document_id, generation)
-            reached = documents.heads(tx, self.base.id, [document_id]).get(document_id)
+            removed = documents.remove(tx, base.id, document_id, generation)
+            reached = documents.heads(tx, base.id, [document_id]).get(document_id)
         at = reached.generation if reached else 0
         if generation is not None and generation < at:
             return EventOutcome("stale", document_id, at)
         return EventOutcome("accepted" if removed else "unchanged", document_id, at)
 
-    def _is_first(self, tx: Any, event_data: Mapping[str, Any]) -> bool:
-        event_id = str(event_data.get("event_id") or "")
-        if len(event_id) > EVENT_ID_LIMIT or not is_storable(event_id):
-            raise BadInput(f"事件的 event_id 超过 {EVENT_ID_LIMIT} 个字符，或不是文字", hint="改正后重新发送")
-        return not event_id or outbox.first_time(tx, self.base.id, event_id)
+
+def _is_first(tx: Any, base: OpenBase, event_data: Mapping[str, Any]) -> bool:
+    event_id = str(event_data.get("event_id") or "")
+    if len(event_id) > EVENT_ID_LIMIT or not is_storable(event_id):
+        raise BadInput(f"事件的 event_id 超过 {EVENT_ID_LIMIT} 个字符，或不是文字", hint="改正后重新发送")
+    return not event_id or outbox.first_time(tx, base.id, event_id)
+
+
+async def _directly(document_id: str, work: Awaitable[object]) -> EventOutcome:
+    """Into a database of the caller's own, whatever that may raise."""
+    try:
+        await work
+    except Exception as error:
+        log.exception("event for document %s failed", document_id)
+        return EventOutcome("rejected", document_id, reason=str(error))
+    return EventOutcome("accepted", document_id)
 
 
 def _rejected(event_data: Mapping[str, Any], error: BadInput) -> EventOutcome:

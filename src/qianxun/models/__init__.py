@@ -1,13 +1,12 @@
 """Embedding, rerank and chat models: on this machine (`local`), of services (`remote`), registered by users.
 
 Read `open_model` first: it opens a model of each kind. `cards` has the known local models as data, `local.pull` fetches
-their files, `embedding` checks vectors, `remote.http` is the one HTTP client (retries, breaker, URL policy, redaction),
+their files, `embedding` opens one on first use, `remote.http` is the one HTTP client (retries, breaker, redaction),
 `registry` has the models that users registered, with their keys sealed in the records, and `threads` runs calls so that
 a hanging model blocks nothing else. Imports `core`, `text` and `records`; the names below may be imported from here.
 """
 
 from qianxun.models.cards import CARDS, EVERY_CARD, RERANK_CARDS, ModelCard, RerankCard, any_card, card, rerank_card
-from qianxun.models.embedding import EmbeddingEngine
 from qianxun.models.local.maxsim import MaxSim
 from qianxun.models.local.pull import PullEvent, pull, standard_sources
 from qianxun.models.local.weights import find_local
@@ -21,7 +20,6 @@ __all__ = [
     "RERANK_CARDS",
     "SENTENCE_PREFIX",
     "ChatEndpoint",
-    "EmbeddingEngine",
     "MaxSim",
     "ModelCard",
     "PullEvent",

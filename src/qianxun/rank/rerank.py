@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b, md5
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from qianxun.core.cache import LRUCache
 from qianxun.core.errors import BadInput, BadModelReply
+from qianxun.core.foreign import rerank_model
 from qianxun.core.ports import RerankModel, never
 from qianxun.core.types import Chunk, Found
 from qianxun.rank.diversify import NEAR_DUPLICATE, diversified
@@ -18,6 +19,7 @@ from qianxun.rank.freshness import FRESHNESS, HALF_LIFE_DAYS, refreshed
 from qianxun.text.headings import read_under_headings
 
 CACHED_SCORES: Final = 100_000
+Result = TypeVar("Result")
 
 
 def reranked(fused: Sequence[Found], scores: Sequence[float], share: float) -> list[Found]:
@@ -140,23 +142,45 @@ def _check_top_k(top_k: int) -> None:
 
 
 class ResultRanker:
-    """Reranks results with a model, and decides which of them deserve a place (`rank_results`). Blocking."""
+    """Reranks results with a model, and decides which of them deserve a place (`rank_results`). Blocking.
 
-    def __init__(self, reranker_model: RerankModel, *, cache: RerankCache | None = None) -> None:
-        self._model = reranker_model
+    ``reranker_model`` is one of ours or a `CrossEncoder`. Results are those of a recall (`Found`), or any dataclasses
+    with ``chunk_text`` and ``score``, such as those of `HybridSearchEngine`: these keep their order where scores tie.
+    """
+
+    def __init__(self, reranker_model: RerankModel | Any, *, cache: RerankCache | None = None) -> None:
+        if isinstance(reranker_model, str):
+            raise BadInput("ResultRanker 要一个打开的重排模型", hint=f'按名字打开：Reranker("{reranker_model}")')
+        self._model = rerank_model(reranker_model)
         self._cache = cache or RerankCache(0)
 
     def rerank(
-        self, query: str, results: Sequence[Found], top_k: int = 5, stop: Callable[[], bool] = never
-    ) -> list[Found]:
-        """The best ``top_k`` of the results by `reranked`: every result is read, then the list is cut."""
-        _check_top_k(top_k)
+        self, query: str, results: Sequence[Result], top_k: int | None = None, stop: Callable[[], bool] = never
+    ) -> list[Result]:
+        """The best ``top_k`` of the results by `reranked`, all of them without it: every result is read, then the list
+        is cut. The results that were given stay as they are."""
+        if top_k is not None:
+            _check_top_k(top_k)
         if not results or top_k == 0:
             return []
-        scores = self._cache.scores(self._model, query, [found.chunk for found in results], stop)
-        return reranked(results, scores, self._model.share)[:top_k]
+        found = [result for result in results if isinstance(result, Found)]
+        if len(found) == len(results):
+            scores = self._cache.scores(self._model, query, [result.chunk for result in found], stop)
+            return cast("list[Result]", reranked(found, scores, self._model.share)[:top_k])
+        return self._by_text(query, results, stop)[:top_k]
+
+    def _by_text(self, query: str, results: Sequence[Result], stop: Callable[[], bool]) -> list[Result]:
+        given: list[Any] = list(results)
+        if not all(hasattr(result, "chunk_text") and hasattr(result, "score") for result in given):
+            kinds = "、".join(sorted({type(result).__name__ for result in given}))
+            raise BadInput(f"不会重排 {kinds}", hint="给出检索的结果：Found 或 SearchResult")
+        share = self._model.share
+        texts = [result.chunk_text for result in given]
+        scores = checked_scores(self._model.score(query, texts, stop), len(given))
+        combined = [
+            replace(result, score=(1.0 - share) * result.score + share * score)
+            for result, score in zip(given, scores, strict=True)
+        ]
+        return sorted(combined, key=lambda result: -result.score)
 
     rank_results = staticmethod(rank_results)
-
-
-Reranker = ResultRanker  # one thing, known by both names

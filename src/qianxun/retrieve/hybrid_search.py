@@ -1,16 +1,21 @@
-"""Search as the writing platform needs it: one user's one project, meaning and words, fused by rank."""
+"""Search as a writing platform needs it: one user's one project, meaning and words, fused by rank."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 from qianxun.bases.base import OpenBase
+from qianxun.bases.vector_database import base_or_database
 from qianxun.core.errors import BadQuery
 from qianxun.core.options import FusionName, SearchOptions, check
+from qianxun.core.ports import VectorDatabase, Vectorizer
 from qianxun.core.types import EVERYTHING, Eq, Filter, Found, In, Metadata, Recall, Tier, all_of
 from qianxun.retrieve.run import recall
+from qianxun.retrieve.vector_database import DatabaseHit, DatabaseSearch
 
 Search: TypeAlias = Callable[[OpenBase, str, SearchOptions], Awaitable[Recall]]
 
@@ -33,24 +38,36 @@ class SearchResult:
         return self.chunk_id
 
 
-@dataclass(frozen=True, slots=True)
 class HybridSearchEngine:
-    """Searches one base for one user's one project at a time.
+    """Searches for one user's one project at a time: in a knowledge base, or in a vector database of the caller's own.
 
-    Words are looked for in the whole base, so that they find what vectors missed. ``fusion`` is "rrf" (k = 60) with
-    these weights; the base's own choice of a reranker holds here too. `Engine.hybrid_search` makes one whose
-    searches are logged and cached.
+    ``HybridSearchEngine(vectorizer, vector_db)``: ``vector_db`` is an opened base (`Engine.base`), or anything with
+    `insert`, `search` and `delete_by_document_id`, where words can only reorder what vectors found. In a base, words
+    are looked for in the whole of it; its own choice of a reranker holds here too, and ``vectorizer`` may be left out:
+    ``HybridSearchEngine(base)``. ``fusion`` is "rrf" (k = 60) with these weights. `Engine.hybrid_search` makes one
+    whose searches are logged and cached.
     """
 
-    base: OpenBase
-    semantic_weight: float = 0.7
-    keyword_weight: float = 0.3
-    fusion: FusionName = "rrf"
-    search_with: Search = recall
-    options: SearchOptions = field(default_factory=SearchOptions)  # deadlines, and what the base leaves open
-
-    def __post_init__(self) -> None:
-        check(self._options(EVERYTHING, self.options.top_k, enable_hybrid=True))
+    def __init__(
+        self,
+        vectorizer: Vectorizer | OpenBase,
+        vector_db: VectorDatabase | OpenBase | None = None,
+        semantic_weight: float = 0.7,
+        keyword_weight: float = 0.3,
+        *,
+        fusion: FusionName = "rrf",
+        search_with: Search = recall,
+        options: SearchOptions | None = None,  # deadlines, and what the base leaves open
+    ) -> None:
+        target = base_or_database(vectorizer, vector_db)
+        self.semantic_weight, self.keyword_weight = semantic_weight, keyword_weight
+        self.fusion: FusionName = fusion
+        self._weights = {"vector": semantic_weight, "keyword": keyword_weight}
+        self._search_with = search_with
+        self._options = options or SearchOptions()
+        self._base = target if isinstance(target, OpenBase) else None
+        self._database = None if isinstance(target, OpenBase) else DatabaseSearch(*target, fusion, self._weights)
+        check(self._chosen(EVERYTHING, self._options.top_k, enable_hybrid=True))
 
     async def search(
         self,
@@ -65,23 +82,33 @@ class HybridSearchEngine:
 
         Raises RecallFailed when no arm can answer: by meaning alone, also when the base has no model.
         """
-        options = self._options(_belongs(user_id, project_id, content_types), top_k, enable_hybrid=enable_hybrid)
-        answer = await self.search_with(self.base, query, options)
-        return [_result(found) for found in answer.found]
+        belongs = _belongs(user_id, project_id, content_types)
+        options = self._chosen(belongs, top_k, enable_hybrid=enable_hybrid)
+        if self._base is not None:
+            answer = await self._search_with(self._base, query, options)
+            return [_result(found) for found in answer.found]
+        assert self._database is not None
+        check(options)
+        if not query.strip():
+            raise BadQuery("没有可检索的文字", hint="写上要问的话")
+        filters: dict[str, Any] = {"user_id": user_id, "project_id": project_id}
+        filters |= {"content_type": list(content_types)} if content_types else {}
+        search = partial(self._database.search, query, top_k, filters, by_words=enable_hybrid)
+        return [_of_database(hit) for hit in await asyncio.to_thread(search)]
 
-    def _options(self, where: Filter, top_k: int, *, enable_hybrid: bool) -> SearchOptions:
-        of_base = self.base.about.config.get("search") or {}
+    def _chosen(self, where: Filter, top_k: int, *, enable_hybrid: bool) -> SearchOptions:
+        of_base = (self._base.about.config.get("search") if self._base is not None else None) or {}
         own = {name: of_base[name] for name in ("rerank", "fuzzy") if name in of_base}
         if "arms" in of_base:
             own["arms"] = tuple(of_base["arms"])
         return replace(
-            self.options,
+            self._options,
             **own,
             mode="hybrid" if enable_hybrid else "vector",
             top_k=top_k,
             where=where,
             fusion=self.fusion,
-            weights={"vector": self.semantic_weight, "keyword": self.keyword_weight},
+            weights=self._weights,
         )
 
 
@@ -93,6 +120,19 @@ def _belongs(user_id: str, project_id: str, content_types: Sequence[str] | None)
         raise BadQuery("content_types 须为列表", hint=f'写成 ["{content_types}"]')
     types = In("content_type", tuple(content_types)) if content_types else EVERYTHING
     return all_of(Eq("user_id", user_id), Eq("project_id", project_id), types)
+
+
+def _of_database(hit: DatabaseHit) -> SearchResult:
+    own = {name: value for name, value in hit.metadata.items() if name not in ("chunk_text", "metadata")}
+    return SearchResult(
+        chunk_id=hit.chunk_id,
+        document_id=str(hit.metadata.get("document_id", "")),
+        chunk_text=hit.text,
+        score=hit.score,
+        metadata={**(hit.metadata.get("metadata") or {}), **own},
+        highlights=hit.highlights,
+        source="hybrid",
+    )
 
 
 def _result(found: Found) -> SearchResult:

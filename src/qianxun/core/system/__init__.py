@@ -1,2 +1,2 @@
-"""What the machine is asked for beyond computing: files that survive power loss (`durable`), pauses of the garbage
-collector (`gc_pause`)."""
+"""What the machine is asked for beyond computing: files that survive power loss (`durable`), errors that are a
+shortage and no damage (`shortages`), pauses of the garbage collector (`gc_pause`)."""

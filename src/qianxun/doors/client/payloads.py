@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -47,7 +47,9 @@ def written_document(one: Document) -> dict[str, Any]:
         raise BadInput("文档没有编号", hint="给出 doc_id")
     if one.structure is not None:
         raise BadInput(f"文档“{one.name or one.id}”已在本地解析，不能经服务放入", hint="改为上传原文件（add）")
-    written = {name: value for name, value in plain(one).items() if value and name not in ("id", "structure")}
+    one = replace(one, metadata={**one.stated_dates(), **one.metadata})  # where the service keeps them, too
+    left_out = ("id", "structure", "created_at", "updated_at")
+    written = {name: value for name, value in plain(one).items() if value and name not in left_out}
     return {"name": one.name, "content": one.content, **written, "format": one.format}
 
 

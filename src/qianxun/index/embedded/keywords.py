@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.core.shortages import shortage_of_rust
+from qianxun.core.system.shortages import shortage_of_rust
 from qianxun.core.types import BM25, Bm25, Keys, TermCounts, Terms
 from qianxun.index import shared
 from qianxun.index.shared import SCORE_DECIMALS, Require, damage, distinct, unusable, writable

@@ -63,6 +63,10 @@ class LocalEmbedding:
         return self._card.dimension
 
     @property
+    def device(self) -> str:
+        return self._onnx.device
+
+    @property
     def card(self) -> ModelCard:
         return self._card
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from qianxun.models.local.weights import check_folder
 if TYPE_CHECKING:
     from tokenizers import Encoding as Encoding
     from tokenizers import Tokenizer
+
+log = logging.getLogger(__name__)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -38,6 +41,7 @@ class OnnxModel:
         self._max_tokens = model.max_tokens
         self._tokenizer = _open_tokenizer(model, folder)
         self._session = _open_session(model, folder, device)
+        self.device = "cuda" if "CUDAExecutionProvider" in self._session.get_providers() else "cpu"
         self._inputs = {given.name for given in self._session.get_inputs()}
         self._errors = _onnx_errors()
 
@@ -106,10 +110,15 @@ def _open_session(model: ModelCard | RerankCard, folder: Path, device: str) -> A
     import onnxruntime  # type: ignore[import-untyped]
 
     providers = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-    if providers.get(device) not in onnxruntime.get_available_providers():
-        raise ModelUnavailable(
-            f"onnxruntime 不能在设备 {device!r} 上运行", hint="请改用 device='cpu'，或安装 onnxruntime-gpu"
+    if device not in providers:
+        raise ModelUnavailable(f"没有 {device!r} 这样的 device", hint=f"可用：{'、'.join(providers)}")
+    if providers[device] not in onnxruntime.get_available_providers():
+        log.warning(
+            "onnxruntime 不能在设备 %s 上运行，模型 %s 改用处理器（cpu）；要用显卡，请安装 onnxruntime-gpu",
+            device,
+            model.name,
         )
+        device = "cpu"
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # batches run in parallel instead; threads within one spin and wait
     options.log_severity_level = 3

@@ -6,7 +6,7 @@ import errno
 import sqlite3
 from typing import Final
 
-from qianxun.core.shortages import NO_DESCRIPTORS, NO_SPACE, causes, shortage
+from qianxun.core.system.shortages import NO_DESCRIPTORS, NO_SPACE, causes, shortage
 
 POSTGRES_DISK_FULL: Final = "53100"
 _PRIMARY: Final = 0xFF  # SQLite's extended codes have the primary one in their last byte
