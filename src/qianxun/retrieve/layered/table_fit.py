@@ -172,20 +172,24 @@ def structure(question: TableQuestion, names: Names, common: float = 0.0) -> Str
     """Title .40, headers (and labels) .35, type .25, renormalised over what the table has.
 
     A type counts where the question mentions one, and the less the more ``common`` it is: the share of the candidates
-    that have it. Among balance sheets it distinguishes nothing that a table is one.
+    that have it. Among balance sheets it distinguishes nothing that a table is one, and where all candidates are of
+    one type it is left out.
     """
     title = title_fit(question, names.title) if names.title else None
     headers = names_fit(question, (*names.headers, *names.labels)) if names.headers or names.labels else None
-    kind = float(names.type in question.types) if names.type and question.types else None
-    if names.kind and (named := _share(names.kind, question.folded)):
-        kind, common = named, 0.0
-    type_weight = TYPE * (1.0 - common) if kind else TYPE
-    parts = [
-        (weight, fit) for weight, fit in ((TITLE, title), (HEADERS, headers), (type_weight, kind)) if fit is not None
-    ]
+    kind = _type_fit(question, names, common)
+    parts = [(weight, fit) for weight, fit in ((TITLE, title), (HEADERS, headers), (TYPE, kind)) if fit is not None]
     total = math.fsum(weight for weight, _ in parts)
-    score = math.fsum(weight * fit for weight, fit in parts) / total if total else 0.0
+    score = math.fsum(weight * fit for weight, fit in parts) / total if parts else 0.0
     return Structure(score, title, headers, kind)
+
+
+def _type_fit(question: TableQuestion, names: Names, common: float) -> float | None:
+    if names.kind and (named := _share(names.kind, question.folded)):
+        return named
+    if not names.type or not question.types or common == 1.0:
+        return None
+    return 1.0 - common if names.type in question.types else 0.0
 
 
 def title_fit(question: TableQuestion, title: str) -> float:
