@@ -66,6 +66,7 @@ CALLS: dict[str, Call] = {
     "events": _events,
     "manager": lambda engine, kb: engine.manager(kb),
     "retrieve": lambda engine, kb: engine.retrieve(kb, "起付标准"),
+    "retrieve_many": lambda engine, kb: engine.retrieve_many([kb], "起付标准"),
     "explain": lambda engine, kb: engine.explain(kb, "起付标准", f"c_{kb}_d_0"),
     "hybrid_search": lambda engine, kb: engine.hybrid_search(kb),
     "logs": lambda engine, kb: engine.logs.list(knowledge_base=kb),

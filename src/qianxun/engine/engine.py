@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from qianxun.answer.state import Answering
     from qianxun.core.explanation import Explained
     from qianxun.core.ingest_types import EventOutcome, Labels, Report, Watch
+    from qianxun.engine.multi_base_search import MultiBaseRecall
     from qianxun.examples.store import ExampleStore
     from qianxun.graph.curate import GraphCurator
     from qianxun.graph.modes import ModeRecall, Surroundings
@@ -394,6 +395,27 @@ class Engine:
         check(options)
         return await self._recall(base, query, options, trace_id)
 
+    async def retrieve_many(
+        self,
+        knowledge_bases: Sequence[int] | Mapping[int, Filter],
+        query: str,
+        *,
+        trace_id: str = "",
+        **choices: Unpack[SearchChoices],
+    ) -> MultiBaseRecall:
+        """The best chunks of several bases together, at most ``top_k``; every result says which base it is in.
+
+        A mapping gives each base a filter of its own: a user's own base under user and project, the platform's under
+        none. ``choices`` hold for all, ``where`` beside those filters. A base that cannot answer is in ``degraded``;
+        an unknown one raises NotFound, as does one of another tenant.
+        """
+        from qianxun.engine.multi_base_search import search_bases
+
+        for knowledge_base in knowledge_bases:
+            await self.base(knowledge_base)
+        recall = await search_bases(self, knowledge_bases, query, trace_id=trace_id, **choices)
+        return replace(recall, found=recall.found[: choices.get("top_k") or self.settings.search.top_k])
+
     async def _search_options(self, base: OpenBase, choices: SearchChoices) -> SearchOptions:
         """Raises NotFound for a registered reranker that the caller names and that does not exist. One that the base
         names may have been removed: the search goes on without it."""
@@ -473,8 +495,11 @@ class Engine:
         keyword_weight: float = 0.3,
         *,
         fusion: FusionName = "rrf",
+        platform: int | None = None,
+        platform_where: Filter = EVERYTHING,
     ) -> HybridSearchEngine:
-        """A search engine that searches one base for one user's one project at a time.
+        """A search engine that searches one base for one user's one project at a time; and with it the base
+        ``platform``, which is for all users, under ``platform_where``.
 
         Scores fused by rank ("rrf") cannot be compared between questions, and a name that only words find comes late;
         "weighted" is what `retrieve` does (docs/decisions/0007-scores.md).
@@ -490,6 +515,8 @@ class Engine:
             fusion=fusion,
             search_with=self._recall,
             options=options,
+            platform=None if platform is None else await self.base(platform),
+            platform_where=platform_where,
         )
 
     async def _recall(self, base: OpenBase, query: str, options: SearchOptions, trace_id: str = "") -> Recall:

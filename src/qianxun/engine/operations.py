@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -14,7 +15,8 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from qianxun.core.errors import QianxunError, RecordsUnavailable
 from qianxun.core.system.shortages import shortage
 from qianxun.engine.engine import Engine
-from qianxun.records import Records, keys
+from qianxun.engine.storage import folder_bytes, index_folder
+from qianxun.records import Records, keys, listing
 from qianxun.records.database.disk_errors import is_disk_full
 
 log = logging.getLogger(__name__)
@@ -102,6 +104,30 @@ async def pending_writes(engine: Engine) -> int | None:
         return await engine.admin.queue_depth()
     except (QianxunError, SQLAlchemyError) as error:
         log.warning("the number of pending writes is unknown: %s", type(error).__name__)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class StorageUse:
+    """What all tenants' bases take together."""
+
+    vectors: int
+    records_bytes: int
+    index_bytes: int  # in the data folder; an index in the records' database is counted there
+
+
+async def storage_use(engine: Engine) -> StorageUse | None:
+    """None if the records cannot be read."""
+
+    def measured() -> StorageUse:
+        with engine.records.reading() as tx:
+            vectors, size = listing.vectors_of_all(tx), listing.database_bytes(tx)
+        return StorageUse(vectors, size, folder_bytes(index_folder(engine.settings, engine.records.identity)))
+
+    try:
+        return await asyncio.to_thread(measured)
+    except (QianxunError, SQLAlchemyError) as error:
+        log.warning("what is stored could not be counted: %s", type(error).__name__)
         return None
 
 

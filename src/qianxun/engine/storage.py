@@ -27,6 +27,17 @@ def database_url(settings: Settings) -> str:
     return settings.records.url or sqlite_url(settings.folder / DATABASE)
 
 
+def folder_bytes(folder: Path) -> int:
+    """What its files take. Files that vanish while another process works, or that may not be read, count nothing."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except (FileNotFoundError, PermissionError):
+            continue
+    return total
+
+
 def reach(settings: Settings) -> Reach:
     """How a database server is reached."""
     section = settings.records

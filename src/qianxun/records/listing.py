@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, func, select
+from sqlalchemy import Connection, Row, case, func, select, text
 
 from qianxun.core.errors import NotFound
 from qianxun.core.types import Attributes, DocumentState
@@ -13,7 +13,7 @@ from qianxun.core.unicode import is_storable, storable
 from qianxun.records import rows
 from qianxun.records.chunks import chunk_id
 from qianxun.records.database.statements import select_in
-from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, TableRow, VersionRow
+from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, PairVectorRow, TableRow, VectorRow, VersionRow
 
 SHOWN = 80  # characters of an id in a message
 
@@ -73,6 +73,20 @@ def tally(tx: Connection, knowledge_base: int) -> dict[str, int]:
         query = select(func.count()).select_from(table).where(table.knowledge_base_id == knowledge_base)
         counts[name] = tx.execute(query).scalar_one()
     return counts
+
+
+def vectors_of_all(tx: Connection) -> int:
+    """The stored vectors of chunks and attached questions, in the bases of all tenants."""
+    counts = (select(func.count()).select_from(table).scalar_subquery() for table in (VectorRow, PairVectorRow))
+    return int(sum(tx.execute(select(*counts)).one()))
+
+
+def database_bytes(tx: Connection) -> int:
+    """What the records take: the pages of the file, or the database of the server."""
+    if tx.dialect.name == "sqlite":
+        pages = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        return int(tx.execute(text(pages)).scalar_one())
+    return int(tx.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
 
 
 def names(tx: Connection, knowledge_base: int, first: Collection[str]) -> list[tuple[str, str]]:

@@ -58,12 +58,15 @@ class HybridSearchEngine:
         fusion: FusionName = "rrf",
         search_with: Search = recall,
         options: SearchOptions | None = None,  # deadlines, and what the base leaves open
+        platform: OpenBase | None = None,  # a base for all users that is searched too, under a filter of its own
+        platform_where: Filter = EVERYTHING,
     ) -> None:
         target = base_or_database(vectorizer, vector_db)
         self.semantic_weight, self.keyword_weight = semantic_weight, keyword_weight
         self.fusion: FusionName = fusion
         self._weights = {"vector": semantic_weight, "keyword": keyword_weight}
         self._search_with = search_with
+        self._platform, self._platform_where = platform, platform_where
         self._options = options or SearchOptions()
         self._base = target if isinstance(target, OpenBase) else None
         self._database = None if isinstance(target, OpenBase) else DatabaseSearch(*target, fusion, self._weights)
@@ -85,8 +88,7 @@ class HybridSearchEngine:
         belongs = _belongs(user_id, project_id, content_types)
         options = self._chosen(belongs, top_k, enable_hybrid=enable_hybrid)
         if self._base is not None:
-            answer = await self._search_with(self._base, query, options)
-            return [_result(found) for found in answer.found]
+            return await self._search_bases(self._base, query, options, _of_types(content_types))
         assert self._database is not None
         check(options)
         if not query.strip():
@@ -96,9 +98,23 @@ class HybridSearchEngine:
         search = partial(self._database.search, query, top_k, filters, by_words=enable_hybrid)
         return [_of_database(hit) for hit in await asyncio.to_thread(search)]
 
+    async def _search_bases(
+        self, base: OpenBase, query: str, options: SearchOptions, types: Filter
+    ) -> list[SearchResult]:
+        if self._platform is None:
+            return [_result(found) for found in (await self._search_with(base, query, options)).found]
+        searched = ((base, options), (self._platform, replace(options, where=all_of(self._platform_where, types))))
+        answers = await asyncio.gather(*(self._search_with(one, query, chosen) for one, chosen in searched))
+        results = [
+            _result(found, {"knowledge_base": one.id})
+            for (one, _), answer in zip(searched, answers, strict=True)
+            for found in answer.found
+        ]
+        return sorted(results, key=lambda result: -result.score)[: options.top_k]
+
     def _chosen(self, where: Filter, top_k: int, *, enable_hybrid: bool) -> SearchOptions:
         of_base = (self._base.about.config.get("search") if self._base is not None else None) or {}
-        own = {name: of_base[name] for name in ("rerank", "fuzzy") if name in of_base}
+        own = {name: of_base[name] for name in ("rerank", "fuzzy", "bm25_k1", "bm25_b") if name in of_base}
         if "arms" in of_base:
             own["arms"] = tuple(of_base["arms"])
         return replace(
@@ -118,8 +134,7 @@ def _belongs(user_id: str, project_id: str, content_types: Sequence[str] | None)
         raise BadQuery("user_id 与 project_id 须为文字", hint="两者都要给出；没有归属的文档用空字符串")
     if isinstance(content_types, str):
         raise BadQuery("content_types 须为列表", hint=f'写成 ["{content_types}"]')
-    types = In("content_type", tuple(content_types)) if content_types else EVERYTHING
-    return all_of(Eq("user_id", user_id), Eq("project_id", project_id), types)
+    return all_of(Eq("user_id", user_id), Eq("project_id", project_id), _of_types(content_types))
 
 
 def _of_database(hit: DatabaseHit) -> SearchResult:
@@ -135,7 +150,11 @@ def _of_database(hit: DatabaseHit) -> SearchResult:
     )
 
 
-def _result(found: Found) -> SearchResult:
+def _of_types(content_types: Sequence[str] | None) -> Filter:
+    return In("content_type", tuple(content_types)) if content_types else EVERYTHING
+
+
+def _result(found: Found, more: Metadata | None = None) -> SearchResult:
     chunk, owner = found.chunk, found.chunk.attributes
     belongs = {"user_id": owner.user_id, "project_id": owner.project_id, "content_type": owner.content_type}
     return SearchResult(
@@ -143,7 +162,13 @@ def _result(found: Found) -> SearchResult:
         document_id=chunk.doc_id,
         chunk_text=chunk.text,
         score=found.score,
-        metadata={**owner.metadata, **belongs, "document_name": chunk.doc_name, "chunk_index": chunk.index},
+        metadata={
+            **owner.metadata,
+            **belongs,
+            "document_name": chunk.doc_name,
+            "chunk_index": chunk.index,
+            **(more or {}),
+        },
         highlights=found.highlights,
         source=found.source,
         tier=found.tier,

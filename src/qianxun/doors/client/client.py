@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -18,7 +18,15 @@ from qianxun.core.explanation import Explained
 from qianxun.core.ingest_types import Labels, Report, Watch
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import Feedback, LogEntry
-from qianxun.core.options import AskChoices, SearchChoices, TablesOptions, TextsOptions, request_body, search_body
+from qianxun.core.options import (
+    AskChoices,
+    SearchChoices,
+    SearchOptions,
+    TablesOptions,
+    TextsOptions,
+    request_body,
+    search_body,
+)
 from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 from qianxun.doors.client.connection import Connection, Request, Timeouts
@@ -41,6 +49,7 @@ from qianxun.doors.client.payloads import (
 from qianxun.doors.client.questions import answer_events, ask_request
 from qianxun.doors.client.registered import RegisteredModels
 from qianxun.doors.client.uploads import FilesToSend, FileToSend, send_documents, send_files, sent_file
+from qianxun.engine.multi_base_search import MultiBaseRecall, search_bases
 
 T = TypeVar("T")
 
@@ -278,6 +287,20 @@ class Client:
         """The chunks that answer a query, best first. What is left out is the base's choice, then the service's."""
         body = search_body(query, _both_weights(choices))
         return await self._ask(_search(f"v1/retrieval/{knowledge_base}", body, trace_id), read_recall)
+
+    async def retrieve_many(
+        self,
+        knowledge_bases: Sequence[int] | Mapping[int, Filter],
+        query: str,
+        *,
+        trace_id: str = "",
+        **choices: Unpack[SearchChoices],
+    ) -> MultiBaseRecall:
+        """The best chunks of several bases together, each base under its own filter; at most ``top_k``, or 10."""
+        for knowledge_base in knowledge_bases:
+            await self.knowledge_base(knowledge_base)
+        recall = await search_bases(self, knowledge_bases, query, trace_id=trace_id, **choices)
+        return replace(recall, found=recall.found[: choices.get("top_k") or SearchOptions().top_k])
 
     async def search_texts(
         self,

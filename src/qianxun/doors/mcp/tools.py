@@ -5,6 +5,7 @@ Nothing here knows of the protocol; each function raises a QianxunError that say
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
@@ -12,11 +13,11 @@ from qianxun.core.codec.passage import chunk_place, chunk_title, passage_text
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.options import SearchOptions, choices_of
-from qianxun.core.types import Chunk, DocumentState, KnowledgeBase
+from qianxun.core.types import Chunk, Degraded, DocumentState, KnowledgeBase
 from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.ids import SHOWN, document_id, read_id
-from qianxun.doors.mcp.multi_base_search import Passage, SearchResult, search_all
 from qianxun.doors.mcp.texts import excerpt, joined, surroundings
+from qianxun.engine.multi_base_search import BaseFound, MultiBaseRecall, search_bases
 
 Json: TypeAlias = dict[str, Any]
 
@@ -25,6 +26,11 @@ LOOKED_AT: Final = 30  # passages of each base among which they are
 PASSAGES: Final = 10  # of several bases together, where the caller does not say how many
 READ: Final = 12_000  # characters of a document that are given at once
 LISTED: Final = 200  # knowledge bases
+NO_BASES: Final = Degraded(
+    "knowledge_base",
+    "这个租户还没有知识库　先建一个：qianxun kb create NAME，再用 qianxun add 放入文件；"
+    "别的租户的看不到，管理员可用 qianxun kb move 移交",
+)
 STORED: Final = ("pending", "indexed", "retrying", "quarantined")  # states of documents that are not deleted
 
 # ── search ───────────────────────────────────────────────────────────────────────────────────────
@@ -32,16 +38,17 @@ STORED: Final = ("pending", "indexed", "retrying", "quarantined")  # states of d
 
 async def search(collection: Collection, query: str) -> Json:
     """Documents that speak of the question, each by its best passage."""
-    result = await search_all(collection, await collection.chosen(None), query, top_k=LOOKED_AT)
+    bases = await collection.chosen(None)
+    result = await _search(collection, bases, query, top_k=LOOKED_AT)
     best: dict[str, Json] = {}
-    for passage in result.passages:
+    for passage in result.found:
         found, chunk = passage.found, passage.found.chunk
-        id = document_id(passage.base.id, chunk.doc_id)
+        id = document_id(passage.knowledge_base, chunk.doc_id)
         if id not in best:
-            url = collection.url(passage.base.id, chunk)
+            url = collection.url(passage.knowledge_base, chunk)
             more = {"text": excerpt(found), "score": found.score}
             best[id] = {"id": id, "title": chunk_place(chunk), "url": url, **more}
-    return {"results": list(best.values())[:RESULTS], **_degraded(result)}
+    return {"results": list(best.values())[:RESULTS], **_degraded(result, bases)}
 
 
 async def retrieve(
@@ -57,14 +64,23 @@ async def retrieve(
         if (name := offered.argument or offered.wire_name) in arguments and arguments[name] is not None
     }
     bases = await collection.chosen(knowledge_base)
-    result = await search_all(collection, bases, query, **choices)
+    result = await _search(collection, bases, query, **choices)
     top_k = choices.get("top_k")
     most = top_k if top_k is not None or len(bases) == 1 else PASSAGES
-    return {"passages": [_passage(collection, passage) for passage in result.passages[:most]], **_degraded(result)}
+    names = {base.id: base.name for base in bases}
+    passages = [_passage(collection, names[passage.knowledge_base], passage) for passage in result.found[:most]]
+    return {"passages": passages, **_degraded(result, bases)}
 
 
-def _passage(collection: Collection, passage: Passage) -> Json:
-    found, chunk = passage.found, passage.found.chunk
+async def _search(
+    collection: Collection, bases: Sequence[KnowledgeBase], query: str, **choices: Any
+) -> MultiBaseRecall:
+    ids, trace_id = [base.id for base in bases], collection.trace_id
+    return await search_bases(collection.library, ids, query, trace_id=trace_id, **choices)
+
+
+def _passage(collection: Collection, name: str, passage: BaseFound) -> Json:
+    base, found, chunk = passage.knowledge_base, passage.found, passage.found.chunk
     return {
         "id": chunk.chunk_id,
         "text": passage_text(chunk),
@@ -75,18 +91,20 @@ def _passage(collection: Collection, passage: Passage) -> Json:
         "page": chunk.page,
         "kind": chunk.kind,
         "document": {
-            "id": document_id(passage.base.id, chunk.doc_id),
+            "id": document_id(base, chunk.doc_id),
             "title": chunk_title(chunk),
-            "url": collection.url(passage.base.id, chunk),
+            "url": collection.url(base, chunk),
             "metadata": _metadata(chunk),
         },
-        "knowledge_base": {"id": passage.base.id, "name": passage.base.name},
+        "knowledge_base": {"id": base, "name": name},
     }
 
 
-def _degraded(result: SearchResult) -> Json:
+def _degraded(result: MultiBaseRecall, bases: Sequence[KnowledgeBase]) -> Json:
     """Only where something could not answer."""
-    parts = [{"knowledge_base": name, "part": part.part, "reason": part.reason} for name, part in result.degraded]
+    names = {base.id: base.name for base in bases}
+    degraded = [(names[base], part) for base, part in result.degraded] if bases else [("", NO_BASES)]
+    parts = [{"knowledge_base": name, "part": part.part, "reason": part.reason} for name, part in degraded]
     return {"degraded": parts} if parts else {}
 
 

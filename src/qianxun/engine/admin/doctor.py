@@ -19,7 +19,7 @@ from qianxun.core.types import KnowledgeBase
 from qianxun.engine.admin.database import disk_problem, has_records
 from qianxun.engine.folder_lock import DATABASE, is_exposed, owner_of
 from qianxun.engine.settings import Settings
-from qianxun.engine.storage import database_url, index_folder, reach
+from qianxun.engine.storage import database_url, folder_bytes, index_folder, reach
 from qianxun.index.embedded.index import CURRENT
 from qianxun.index.embedded.index import examine as examine_index
 from qianxun.records import bases, listing, outbox
@@ -90,7 +90,7 @@ def examine(settings: Settings) -> Health:
         sqlite=sqlite3.sqlite_version,
         folder=str(folder.absolute()),
         exists=folder.is_dir(),
-        megabytes=_bytes(folder) / 1e6,
+        megabytes=folder_bytes(folder) / 1e6,
         owner=owner_of(folder),
         exposed=tuple(str(path) for path in (folder.absolute(), folder.absolute() / DATABASE) if is_exposed(path)),
         trouble=trouble,
@@ -101,17 +101,6 @@ def examine(settings: Settings) -> Health:
 
 def _installed(modules: tuple[str, ...]) -> bool:
     return all(find_spec(module) is not None for module in modules)
-
-
-def _bytes(folder: Path) -> int:
-    """Files that vanish while another process works, or that may not be read, count nothing."""
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except (FileNotFoundError, PermissionError):
-            continue
-    return total
 
 
 def _bases(settings: Settings) -> tuple[BaseHealth, ...]:

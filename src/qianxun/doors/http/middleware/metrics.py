@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -20,7 +21,7 @@ from qianxun.core.plugins import names as plugin_names
 from qianxun.core.types import Degraded
 from qianxun.doors.http.context import Service, service_of
 from qianxun.doors.http.openapi import error_responses
-from qianxun.engine.operations import pending_writes
+from qianxun.engine.operations import StorageUse, pending_writes, storage_use
 
 OTHER: Final = "other"  # the label of what is not in a closed set
 TOTAL: Final = "total"
@@ -43,9 +44,11 @@ SEARCH_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 ANSWER_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 INDEX_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 SCORES: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+STORED: Final = ("records", "index")
+MEASURED_SECONDS: Final = 30.0  # for which a count of what is stored holds
 RESULTS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
-Metric = TypeVar("Metric", Counter, Histogram)
+Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 Key = TypeVar("Key", str, tuple[str, ...])
 
 
@@ -104,6 +107,10 @@ class Metrics:
         self._indexed = Counter("rag_indexed_documents", "Documents that index work was done for", **own)
         self._unindexed = Counter("rag_index_failures", "Documents that could not be made ready", **own)
         self._queue = Gauge("rag_queue_depth", "Writes that wait for the index, as of now", **own)
+        self._vectors = Gauge("rag_vectors", "Vectors of chunks and attached questions, of all tenants", **own)
+        about = "Bytes on disk: the records' database, and the index in the data folder"
+        self._disk = _children(Gauge("rag_disk_bytes", about, ("part",), **own), STORED)
+        self._used: tuple[float, StorageUse | None] = (-math.inf, None)
         self._recalls = Gauge("rag_recalls_in_flight", "Searches over HTTP that are under way", **own)
         self._recalls_waiting = Gauge("rag_recalls_waiting", "Searches that wait for their turn", **own)
         self._responses = Counter(
@@ -168,10 +175,21 @@ class Metrics:
         """Sets the gauges to what is true now."""
         pending = await pending_writes(service.engine)
         self._queue.set(math.nan if pending is None else pending)  # the rest is needed most when the database is down
+        await self._measure(service)
         self._answers.in_flight.set(service.answers.running)
         self._answers.waiting.set(service.answers.waiting)
         self._recalls.set(service.recalls.running)
         self._recalls_waiting.set(service.recalls.waiting)
+
+    async def _measure(self, service: Service) -> None:
+        """Counted at most every so often: a million vectors take a moment."""
+        taken, use = self._used
+        if time.monotonic() - taken >= MEASURED_SECONDS:
+            use = await storage_use(service.engine)
+            self._used = (time.monotonic(), use)
+        self._vectors.set(math.nan if use is None else use.vectors)
+        self._disk["records"].set(math.nan if use is None else use.records_bytes)
+        self._disk["index"].set(math.nan if use is None else use.index_bytes)
 
 
 class _Layers:
@@ -251,7 +269,7 @@ TEXT: Final = {"content": {"text/plain": {"schema": {"type": "string"}}}, "descr
 
 @router.get("/metrics", summary="Prometheus 指标", response_class=Response, responses={200: TEXT, **error_responses()})
 async def metrics(request: Request) -> Response:
-    """检索与索引的用时、结果数、没有结果的次数、失败的各路、分层召回每一层的用时、结果数与分数，问答的方式、形式与用时，缓存命中、排队的写入、各接口的请求数。"""
+    """检索与索引的用时、结果数、没有结果的次数、失败的各路、分层召回每一层的用时、结果数与分数，问答的方式、形式与用时，缓存命中、排队的写入、向量数与磁盘占用、各接口的请求数。"""
     numbers: Metrics = request.app.state.metrics
     await numbers.sample(service_of(request))
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
