@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from qianxun.engine.admin.replay import changes
 from qianxun.engine.engine import Engine
-from qianxun.engine.replay import changes
 from qianxun.retrieve.recall_cache import replaying
 from qianxun.retrieve.search_log import Journal
 from tests.cli.conftest import Run

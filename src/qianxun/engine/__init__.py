@@ -5,7 +5,7 @@ Read `engine.Engine` first: opening, tenants, knowledge bases, adding, searching
 configuration. `settings` reads files and environment, alone in the package; `storage`, `embedding_models` and
 `model_catalog` turn settings into backends and models, plug-ins included. `blocking` and `shared` are other ways to
 hold an engine; `example_library` opens the example library without one. `admin/` is what operators do; `answer_steps`,
-`display`, `graph_mirror`, `local_files`, `names`, `operations` and `replay` are what doors need besides.
+`display`, `graph_mirror`, `local_files`, `multi_base_search`, `names` and `operations` are what doors need besides.
 
 Imports everything below; imported by the doors. Its modules import what only some calls need inside those calls: a
 process that searches loads a quarter of the code (`preload` has the rest, for services).

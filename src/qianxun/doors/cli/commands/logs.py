@@ -18,7 +18,7 @@ from qianxun.doors.cli.views.layered import show as show_layered
 
 if TYPE_CHECKING:
     from qianxun.core.log_types import LogEntry
-    from qianxun.engine.replay import Replayed
+    from qianxun.engine.admin.replay import Replayed
 
 QUERY_SHOWN = 24
 SLOW_MS = 200.0
@@ -140,7 +140,7 @@ def replay(
     (ask, gather) what was found is compared: its answer is not written again, and a model's words cannot be replayed.
     """
     from qianxun.core.layered_types import LayeredRecall
-    from qianxun.engine import replay as replays
+    from qianxun.engine.admin import replay as replays
 
     done = with_engine(session_of(context).settings(), lambda engine: replays.replay(engine, log_id))
     if as_json:
