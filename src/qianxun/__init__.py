@@ -54,18 +54,19 @@ if TYPE_CHECKING:
     from qianxun.ingest.preprocess import TextPreprocessor
     from qianxun.rank.rerank import ResultRanker, rank_results
     from qianxun.retrieve.hybrid_search import HybridSearchEngine, SearchResult
+    from qianxun.retrieve.request import RetrievalRequest, RetrievalResult, Retrieve, Retriever
 
 __all__ = [
     "DEFAULT_TABLE_NAMES", "RETRIEVAL_CONFIG", "AnswerGenerator", "ChunkSplitter", "Client", "Document",
     "EmbeddingEngine", "Engine", "ExampleLibrary", "FlowState", "GraphBuilder", "GreetingExample",
     "HybridRetriever", "HybridSearchEngine", "KnowledgeBaseManager", "Labels", "QAExample", "QianxunError",
     "QueryExample", "RAGAnythingAdapter", "RAGIndexEventHandler", "RecordExample", "Reranker", "ResultRanker",
-    "SearchResult", "Settings", "TextPreprocessor", "VectorDocument", "assemble_graph_context",
-    "create_query_workflow", "format_for_prompt", "format_retrieved_examples", "get_embedding_model",
-    "import_from_excel", "insert_greeting_examples", "insert_qa_examples", "insert_query_examples",
-    "insert_record_examples", "make_retrieval_node", "merge_and_rank_results", "multi_table_search",
-    "open_blocking", "quality_filter", "rank_results", "retrieval_node", "search_in_table", "search_with_fallback",
-    "vector_db_search", "vectorize_text",
+    "RetrievalRequest", "RetrievalResult", "Retrieve", "Retriever", "SearchResult", "Settings", "TextPreprocessor",
+    "VectorDocument", "assemble_graph_context", "create_query_workflow", "format_for_prompt",
+    "format_retrieved_examples", "get_embedding_model", "import_from_excel", "insert_greeting_examples",
+    "insert_qa_examples", "insert_query_examples", "insert_record_examples", "make_retrieval_node",
+    "merge_and_rank_results", "multi_table_search", "open_blocking", "quality_filter", "rank_results",
+    "retrieval_node", "search_in_table", "search_with_fallback", "vector_db_search", "vectorize_text",
 ]  # fmt: skip
 
 # Imported on first use: a parser's child process and `--help` need none of the engine.
@@ -105,8 +106,9 @@ _MODULES = {
     "indexing.knowledge_base": ("KnowledgeBaseManager",),
     "ingest.chunk": ("ChunkSplitter",),
     "ingest.preprocess": ("TextPreprocessor",),
-    "rank.rerank": ("ResultRanker", "rank_results"),
+    "rank.rerank": ("ResultRanker", "RetrievalRequest", "RetrievalResult", "Retrieve", "Retriever", "rank_results"),
     "retrieve.hybrid_search": ("HybridSearchEngine", "SearchResult"),
+    "retrieve.request": ("RetrievalRequest", "RetrievalResult", "Retrieve", "Retriever"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -36,7 +36,7 @@ def records(records_url: str) -> Iterator[Records]:
 
 def entry(query: str = "住院报销比例", **told: Any) -> LogEntry:
     results = told.pop("results", (("c_1001_d_0", 0.8123456789012345),))
-    values: dict[str, Any] = {"time_cost_ms": 12.5, "created_at": NOW, **told}
+    values: dict[str, Any] = {"time_cost_ms": 12, "created_at": NOW, **told}
     return LogEntry(values.pop("knowledge_base_id", KB), query, values.pop("params", {"top_k": 5}), results, **values)
 
 
@@ -96,9 +96,9 @@ def test_long_short_fields_are_cut_to_their_columns(records: Records) -> None:
 def test_the_list_is_newest_first_and_narrows(records: Records) -> None:
     written(
         records,
-        entry("一", time_cost_ms=10.0),
-        entry("二", time_cost_ms=500.0),
-        entry("三", results=(), time_cost_ms=300.0),
+        entry("一", time_cost_ms=10),
+        entry("二", time_cost_ms=500),
+        entry("三", results=(), time_cost_ms=300),
         entry("四", knowledge_base_id=1002),
     )
 

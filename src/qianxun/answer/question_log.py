@@ -92,7 +92,7 @@ def _entry(base: KnowledgeBase, call: str, recall: ModeRecall, params: Mapping[s
         query=recall.query,
         params=params,
         results=tuple((result.chunk.chunk_id, result.score) for result in best),
-        time_cost_ms=recall.seconds * 1000,
+        time_cost_ms=round(recall.seconds * 1000),
         created_at=datetime.now(UTC),
         mode=f"{call}{recall.mode}",
         trace_id=recall.trace_id,

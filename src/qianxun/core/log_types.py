@@ -32,7 +32,7 @@ class LogEntry:
     query: str
     params: Mapping[str, Any]  # plain JSON: enough to run the same search again
     results: tuple[tuple[str, float], ...]  # (chunk_id, score), best first
-    time_cost_ms: float
+    time_cost_ms: int
     created_at: datetime
     mode: str = ""
     tier: str = ""  # "" when nothing was found

@@ -22,6 +22,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ class Search:
     keyword_weight: float = 0.0
     fusion: str = "weighted"  # weighted | min_max | rrf
     rerank: str = ""  # "maxsim", a reranker's card, or the name of the endpoint in `rerank`; "": none
+    enable_rerank: bool = False  # true: with `rerank`, or else that of `rerank.model`, or "maxsim"; false: with none
     fuzzy: bool = True  # results that are alike or share a word, not only sure ones; guesses at mistyped words
     arms: tuple[str, ...] = ()  # arms of other packages that take part in searches; "-qa": without this one of ours
     bm25_k1: float = 1.2  # how soon a repeated word stops counting; with another value a search takes longer
@@ -143,6 +145,16 @@ class IndexSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MilvusSettings:
+    """A Milvus server, for a backend of that name. None comes with this version: the section is read and shown."""
+
+    host: str = "localhost"
+    port: int = 19530
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class RecordsSettings:
     url: str = field(default="", repr=False)  # postgresql://user:password@host/database; "": SQLite in the data folder
     schema: str = ""  # of a PostgreSQL database, created where it is missing; "": as the server has it
@@ -201,6 +213,7 @@ class Settings:
     chat: ChatSettings = ChatSettings()
     log: LogSettings = LogSettings()
     index: IndexSettings = IndexSettings()
+    milvus: MilvusSettings = MilvusSettings()
     records: RecordsSettings = RecordsSettings()
     parsing: Parsing = Parsing()
     service: ServiceSettings = ServiceSettings()
@@ -217,7 +230,7 @@ class Settings:
         found: list[tuple[str, Any, str]] = []
         for name in names():
             value = _get(self, name)
-            shown = "******" if name.endswith(("api_key", "secrets.key")) and value else value
+            shown = "******" if name.endswith(("api_key", "secrets.key", "password")) and value else value
             shown = without_password(value) if name.endswith(".url") else shown
             found.append((name, shown, self.origins.get(name, "默认值")))
         return found
@@ -266,7 +279,16 @@ def load(
     for name, value in (arguments or {}).items():
         if value is not None:
             settings = _with(settings, name, value, "参数")
-    return settings
+    return _with_reranker(settings)
+
+
+def _with_reranker(settings: Settings) -> Settings:
+    """What ``search.enable_rerank`` means, where somebody has set it."""
+    if "search.enable_rerank" not in settings.origins:
+        return settings
+    chosen, endpoint = settings.search, settings.rerank
+    rerank = chosen.rerank or (endpoint.model if endpoint.base_url else "") or "maxsim"
+    return replace(settings, search=replace(chosen, rerank=rerank if chosen.enable_rerank else ""))
 
 
 def has_span_endpoint(environment: Mapping[str, str] | None = None) -> bool:
@@ -339,8 +361,7 @@ def _with_engines(content: dict[str, Any], path: Path) -> dict[str, Any]:
 def _with(settings: Settings, name: str, value: Any, origin: str) -> Settings:
     section, _, key = name.partition(".")
     if name not in names():
-        close = "、".join(known for known in names() if known.split(".")[-1] == (key or section)) or "qianxun doctor"
-        raise BadSettings(f"没有名为 {name} 的设置（来自{origin}）", hint=f"是否想写：{close}")
+        raise BadSettings(f"没有名为 {name} 的设置（来自{origin}）", hint=f"是否想写：{'、'.join(_nearest(name))}")
     typed = _typed(name, value, _get(Settings(), name), origin)
     bounds = CHOICES.get(name)
     if bounds is not None and not bounds.hold(typed):
@@ -352,6 +373,17 @@ def _with(settings: Settings, name: str, value: Any, origin: str) -> Settings:
         return replace(settings, data=typed, origins=origins)
     part = replace(getattr(settings, section), **{key: typed})
     return replace(settings, **{section: part}, origins=origins)
+
+
+def _nearest(name: str) -> list[str]:
+    """The settings that were probably meant: the same key elsewhere, or the most similar spelling."""
+    section, _, key = name.partition(".")
+    same = [known for known in names() if known.partition(".")[2] == (key or section)]
+    ends = {known.partition(".")[2] or known: known for known in names()}
+    near = get_close_matches(name, names(), n=3, cutoff=0.7)
+    near += [ends[end] for end in get_close_matches(key or section, ends, n=2, cutoff=0.6)]
+    of_section = [known for known in names() if known.startswith(f"{section}.")]
+    return list(dict.fromkeys((*same, *near)))[:3] or of_section or get_close_matches(name, names(), n=1, cutoff=0.0)
 
 
 def _typed(name: str, value: Any, default: Any, origin: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +19,10 @@ from qianxun.rank.rerank import SharedScores
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.database.postgres import Reach
 
+log = logging.getLogger(__name__)
+
 SCHEMA = "qianxun_index"
+MILVUS = "milvus"
 INDEX_BACKENDS = {"embedded": "qianxun.index.embedded.index", "postgres": "qianxun.index.postgres.index"}
 
 
@@ -51,6 +55,8 @@ def index_backend(settings: Settings, database: str = "") -> IndexBackend:
     """
     section = settings.index
     name = section.backend
+    if name != MILVUS and any(known.startswith("milvus.") for known in settings.origins):
+        log.warning("设置里有 milvus，而 index.backend 是 %s：索引不在 Milvus 里", name)
     if name == "postgres":
         place: dict[str, Any] = {"url": section.url or settings.records.url, "schema": schema_for(settings, database)}
     else:
@@ -59,6 +65,11 @@ def index_backend(settings: Settings, database: str = "") -> IndexBackend:
         created: IndexBackend = _module(INDEX_BACKENDS.get(name, name)).create(exact_limit=section.exact_limit, **place)
     elif name in plugins.names("index"):
         created = plugins.create("index", name, exact_limit=section.exact_limit, url=section.url, **place)
+    elif name == MILVUS:
+        raise BadSettings(
+            f"这个版本没有 Milvus 的索引后端（milvus.host {settings.milvus.host}）",
+            hint="index.backend 用 embedded 或 postgres；自己的 Milvus 客户端可交给 KnowledgeBaseManager",
+        )
     else:
         known = "、".join(sorted((*INDEX_BACKENDS, *plugins.names("index"))))
         raise BadSettings(f"没有名为 {name} 的索引后端", hint=f"可用：{known}，或写出带 create() 的模块全名")

@@ -328,7 +328,7 @@ class RetrievalLogRow(Base):
 
     __tablename__ = "knowledge_retrieval_log"
     __table_args__ = (
-        Index("ix_retrieval_log_base_created", "knowledge_base_id", "created_at"),
+        Index("idx_kb_created", "knowledge_base_id", "created_at"),
         Index("ix_retrieval_log_created", "created_at"),
         Index("ix_retrieval_log_trace", "trace_id"),
         Index("ix_retrieval_log_tenant", "tenant", "id"),
@@ -344,7 +344,7 @@ class RetrievalLogRow(Base):
     tier: ColumnElement[str] = column(String(16))  # "" when nothing was found
     chunk_count: ColumnElement[int] = column(Integer)
     zero: ColumnElement[bool] = column(Boolean)
-    time_cost_ms: ColumnElement[float] = column(Double)
+    time_cost_ms: ColumnElement[int] = column(Integer)
     from_cache: ColumnElement[bool] = column(Boolean)
     generation: ColumnElement[str] = column(Text)
     digest: ColumnElement[str] = column(String(64))  # sha256 of the answer's canonical bytes

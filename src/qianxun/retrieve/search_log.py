@@ -170,7 +170,7 @@ def entry_of(base: KnowledgeBase, recall: Recall | LayeredRecall, params: Mappin
         query=recall.query,
         params=params,
         results=(),
-        time_cost_ms=milliseconds if math.isfinite(milliseconds) else 0.0,
+        time_cost_ms=round(milliseconds) if math.isfinite(milliseconds) else 0,
         created_at=at,
         trace_id=recall.trace_id,
         generation=str(recall.generation) if recall.generation is not None else "",

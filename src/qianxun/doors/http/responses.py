@@ -65,9 +65,9 @@ class Envelope(BaseModel, Generic[T]):
     data: T
 
 
-def success(data: Any, status: int = 200) -> Response:
+def success(data: Any, status: int = 200, **beside: Any) -> Response:
     """``data``, which must be JSON already, in the envelope. No response model validates it again."""
-    return json_response({"code": status, "msg": "success", "data": data}, status)
+    return json_response({"code": status, "msg": "success", "data": data, **beside}, status)
 
 
 def json_response(content: Any, status: int = 200) -> Response:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
-HEAD = "0008"  # the newest of them
+HEAD = "0009"  # the newest of them
 WRITING = "qianxun_writing"
 VERSIONS = Table(  # as Alembic has it
     "alembic_version",

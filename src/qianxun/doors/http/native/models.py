@@ -95,11 +95,19 @@ ModelInfo: Final = response("ModelInfo", UserModel, user_id=int | str, model_typ
 UserModels: Final = response("UserModels", total=int, list=listed(ModelInfo))
 
 
-@router.get("/{model_type}", summary="一个用户某一类型的模型", **returns(enveloped(UserModels), 422))
+class ModelList(Envelope[UserModels]):  # type: ignore[valid-type]  # made at run time
+    """Also without the envelope: ``total`` and ``list`` beside ``data``."""
+
+    total: int
+    list: listed(ModelInfo)  # type: ignore[valid-type]
+
+
+@router.get("/{model_type}", summary="一个用户某一类型的模型", **returns(ModelList, 422))
 async def list_models(engine: TenantEngine, user_id: UserId, model_type: ModelType) -> Response:
     """`api_key` 是掩码，真正的密钥不会出现在任何答复里。"""
     models = await engine.registry.list(user_id, model_type)
-    return success({"total": len(models), "list": [written_model(model) for model in models]})
+    found: dict[str, Any] = {"total": len(models), "list": [written_model(model) for model in models]}
+    return success(found, **found)
 
 
 @router.post(
