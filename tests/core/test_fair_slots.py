@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from qianxun.core.fair_slots import FairSlots
+from qianxun.core.system.fair_slots import FairSlots
 
 
 async def settle() -> None:

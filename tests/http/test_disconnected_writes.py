@@ -11,6 +11,7 @@ import pytest
 from qianxun.core.types import Document
 from qianxun.testing.scripted import Gate, ScriptedEmbedding
 from tests.http.served import BASES, Served, serving, until, until_told
+from tests.indexing.opened import GatedEmbedding
 
 TEXT = "住院费用报销比例为85%。"
 JSON_BODY = json.dumps({"name": "a", "content": TEXT, "doc_id": "a"}).encode()
@@ -39,8 +40,8 @@ async def send_and_leave(served: Served, base: int, form: str, gate: Gate) -> No
     await asyncio.sleep(0.2)  # a watcher of the connection, if there were one, would have acted by now
 
 
-async def status(served: Served, base: int) -> object:
-    response = await served.http.get(f"{BASES}/{base}/documents/a")
+async def status(served: Served, base: int, doc_id: str = "a") -> object:
+    response = await served.http.get(f"{BASES}/{base}/documents/{doc_id}")
     return response.json()["data"]["status"] if response.status_code == 200 else response.status_code
 
 
@@ -51,12 +52,12 @@ def test_a_document_is_added_although_its_client_has_left(tmp_path: Path, form: 
         async with serving(tmp_path, None, model) as served:
             base = await served.base()
             await send_and_leave(served, base, form, gate)
-            assert served.app.state.service.writes.running == 1
+            assert await status(served, base) == "pending"  # stored before the model was asked
+            assert served.app.state.service.writes.running == 0
             gate.opened.set()
             await until_told(lambda: status(served, base), "indexed")
             found = await served.http.post(f"/v1/retrieval/{base}", json={"query": "住院报销比例"})
             assert found.json()["data"]["doc_ids"] == ["a"]
-            await until(lambda: served.app.state.service.writes.running == 0)
             assert not list((tmp_path / "uploads").glob("*"))
 
     asyncio.run(asyncio.wait_for(story(), 300))
@@ -92,5 +93,25 @@ def test_a_caller_that_is_cancelled_has_its_documents_stored(tmp_path: Path) -> 
             assert (await served.engine.document(base, "a")).status == "pending"
             gate.opened.set()
             await until_told(lambda: status(served, base), "indexed")
+
+    asyncio.run(asyncio.wait_for(story(), 300))
+
+
+def test_documents_that_wait_for_a_slow_model_keep_no_other_write_waiting(tmp_path: Path) -> None:
+    """More than there were turns for documents: the model is at work on none but one of them."""
+
+    async def story() -> None:
+        model = GatedEmbedding("起付标准")
+        async with serving(tmp_path, None, model) as served:
+            base = await served.base()
+            slow = [
+                asyncio.create_task(served.add(base, f"慢{at}", f"第 {at} 份：起付标准为600元。")) for at in range(3)
+            ]
+            await until(model.entered.is_set)
+            for at in range(3):
+                await until_told(lambda at=at: status(served, base, f"慢{at}"), "pending")  # type: ignore[misc]
+            assert (await served.add(base, "快", TEXT)).json()["data"]["status"] == "indexed"
+            model.gate.set()
+            assert [(await one).json()["data"]["status"] for one in slow] == ["indexed"] * 3
 
     asyncio.run(asyncio.wait_for(story(), 300))

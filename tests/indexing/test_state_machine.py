@@ -41,8 +41,8 @@ def test_the_machine_catches_a_delete_that_is_undone_by_a_late_event(monkeypatch
     """
     honest = documents._outcome
 
-    def forgetful(submission: object, head: documents.Head) -> object:
-        outcome, generation = honest(submission, head)  # type: ignore[arg-type]
+    def forgetful(submission: object, head: documents.Head, retry: bool) -> object:
+        outcome, generation = honest(submission, head, retry)  # type: ignore[arg-type]
         return ("updated", head.generation + 1) if outcome == "stale" else (outcome, generation)
 
     with deleted_before_it_was_created() as machine:

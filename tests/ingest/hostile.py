@@ -110,6 +110,33 @@ def looping_pdf(folder: Path) -> Path:
     return _write(folder / "loop.pdf", body)
 
 
+def recursive_forms_pdf(folder: Path, levels: int = 6, calls: int = 10) -> Path:
+    """A page that draws a form, which draws another one ten times, and so on: a million of them in two kilobytes."""
+
+    def stream(content: bytes, about: bytes = b"") -> bytes:
+        return b"<<%s/Length %d>>stream\n%s\nendstream" % (about, len(content), content)
+
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]/Contents 4 0 R/Resources<</XObject<</F 6 0 R>>>>>>",
+        stream(b"/F Do"),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    ]
+    for level in range(levels):
+        inner = b"XObject<</F %d 0 R>>" % (len(objects) + 2) if level + 1 < levels else b"Font<</T 5 0 R>>"
+        drawn = b"/F Do " * calls if level + 1 < levels else b"BT /T 1 Tf (a) Tj ET"
+        about = b"/Type/XObject/Subtype/Form/BBox[0 0 9 9]/Resources<</%s>>" % inner
+        objects.append(stream(drawn, about))
+    body, places = b"%PDF-1.4\n", []
+    for number, content in enumerate(objects, 1):
+        places.append(b"%010d 00000 n \n" % len(body))
+        body += b"%d 0 obj%sendobj\n" % (number, content)
+    table = b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, b"".join(places))
+    end = b"trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(body))
+    return _write(folder / "forms.pdf", body + table + end)
+
+
 def truncated_pdf(folder: Path) -> Path:
     return _write(folder / "cut.pdf", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj<</Type/Cat")
 

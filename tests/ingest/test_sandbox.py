@@ -14,17 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.ingest.hostile import BENIGN, REFUSED, SECRET
+from tests.ingest.hostile import BENIGN, REFUSED, SECRET, recursive_forms_pdf, repeated
 from tests.linear import is_linear
 
-from qianxun.core.errors import QianxunError, Refused, TooLarge, TooSlow, Unreadable
+from qianxun.core.errors import BadInput, QianxunError, Refused, TooLarge, TooSlow, Unreadable
 from qianxun.core.limits import MIB
 from qianxun.core.types import ParsedFile, Text
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.sandbox.pool import ParserPool, parse_in_child
+from qianxun.ingest.sandbox.pool import ParserPool, RawText, parse_in_child
 from qianxun.ingest.sandbox.serial import from_json, to_json
+from qianxun.ingest.sandbox.text_messages import TextReader, messages_of
+from qianxun.ingest.tables.described import read_content
 
 LIMITS = ParseLimits()
 GOOD = "医保报销比例：住院85%。"
@@ -158,6 +160,71 @@ def test_memory_time_and_size_are_bounded(tmp_path: Path) -> None:
         parse_in_child(big, replace(LIMITS, file_bytes=MIB))
 
 
+def test_without_a_picture_to_recognise_the_memory_for_that_is_not_given(tmp_path: Path) -> None:
+    """A million forms in two kilobytes of PDF take 300 MB."""
+    bomb = recursive_forms_pdf(tmp_path)
+    assert bomb.stat().st_size < 2_048
+    with pytest.raises(TooLarge, match="内存"):
+        parse_in_child(bomb, replace(LIMITS, memory_bytes=48 * MIB))
+
+
+def test_processor_time_is_bounded_by_the_size(tmp_path: Path) -> None:
+    slow = repeated(tmp_path, "lines.md", "- 甲\n", 60_000)
+    with pytest.raises(TooSlow, match="用时"):
+        parse_in_child(slow, replace(LIMITS, step_seconds=0.1))
+
+
+@pytest.mark.parametrize(
+    ("content", "limits", "reason"),
+    [
+        ("住院" * 600, replace(LIMITS, characters=1_000), "1000 字"),
+        ("# 章\n\n文\n\n" * 11, replace(LIMITS, parts=10), "标题"),
+        ("| 甲 | 乙 |\n|---|---|\n| 1 | 2 |\n\n文\n\n" * 3, replace(LIMITS, cells=5), "单元格"),
+    ],
+)
+def test_what_would_become_very_many_chunks_is_refused(content: str, limits: ParseLimits, reason: str) -> None:
+    async def work(pool: ParserPool) -> None:
+        with pytest.raises(TooLarge, match=reason):
+            await pool.read_texts([RawText(content, "markdown", "手册")])
+        assert await pool.read_texts([RawText("好的。", "markdown")]) == [Text("好的。")]
+
+    with_pool(work, limits)
+
+
+def test_a_tenant_is_not_kept_waiting_by_all_that_another_has(tmp_path: Path) -> None:
+    big, done = big_csv(tmp_path, 20_000), []
+
+    async def read(pool: ParserPool, tenant: str) -> None:
+        await (pool.read(big, tenant) if tenant == "甲" else pool.read_texts([RawText(GOOD, "html")], tenant))
+        done.append(tenant)
+
+    async def work(pool: ParserPool) -> None:
+        await asyncio.gather(*(read(pool, tenant) for tenant in "甲甲甲甲乙"))
+
+    with_pool(work)
+    assert done.index("乙") < 2
+
+
+def test_texts_are_read_many_at_a_time_as_they_would_be_here(tmp_path: Path) -> None:
+    table = "| 甲 | 乙（%） |\n|---|---|\n| \U0001f600 | 12 |\n"
+    texts = [
+        RawText(f"# 题\n\n段\n\n{table}", "markdown", "手册.md"),
+        RawText("<h1>题</h1><p>段\ud800", "html"),
+        RawText("第一章 总则\n\n文", "text"),
+        RawText("甲，1\n乙，2", "text", "", {"table_headers": ("名", "数")}),
+        RawText("长" * 300_000, "text"),
+        RawText("", "text"),
+    ]
+
+    async def work(pool: ParserPool) -> None:
+        assert await pool.read_texts(texts) == [read_content(*text) for text in texts]
+        with pytest.raises(BadInput, match="格式"):
+            await pool.read_texts([RawText("甲", "docx")])  # type: ignore[arg-type]
+        assert len(pids(pool)) == 1
+
+    with_pool(work)
+
+
 def test_children_are_reused_and_recycled(tmp_path: Path) -> None:
     good = tmp_path / "good.txt"
     good.write_text(GOOD, "utf-8")
@@ -280,6 +347,26 @@ def test_a_parsed_file_survives_the_way_through_the_pipe(tmp_path: Path) -> None
 def test_nonsense_is_no_parsed_file(nonsense: bytes) -> None:
     with pytest.raises((ValueError, KeyError, TypeError, IndexError)):
         from_json(nonsense)
+
+
+@pytest.mark.parametrize("nonsense", [b"", b"{}1", b'[["x", 1]]', b'[["rows", [[1]]]]', b'[["marks", [[1]]]]', b"[[]]"])
+def test_nonsense_is_no_text(nonsense: bytes) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError, IndexError)):
+        TextReader().read(nonsense)
+
+
+def test_a_long_text_comes_in_small_messages(tmp_path: Path) -> None:
+    rows = "\n".join(f"{at},物品{at}" for at in range(20_000))
+    path = tmp_path / "a.csv"
+    path.write_text(f"编号,名称\n{rows}\n", "utf-8")
+    parsed = parse(path, LIMITS)
+    file = replace(parsed, blocks=(), text=assemble(parsed))
+    messages, reader = list(messages_of([file])), TextReader()
+    assert max(map(len, messages)) < MIB
+    assert len(messages) > 3
+    for message in messages:
+        reader.read(message)
+    assert reader.file == file
 
 
 @pytest.mark.parametrize(

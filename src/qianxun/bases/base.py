@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from qianxun.bases.graph_cache import GraphCache, GraphReader
 from qianxun.bases.known_terms import KnownTerms
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, RetrieverArm, nothing
+from qianxun.core.system.fair_slots import FairSlots
 from qianxun.core.types import IndexStamp, KnowledgeBase
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.models.registry import is_registered
 from qianxun.models.threads import ModelThreads
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
@@ -22,6 +24,7 @@ from qianxun.records.tenancy import BaseRecords
 from qianxun.text.chinese import Analyser
 
 Result = TypeVar("Result")
+Version: TypeAlias = tuple[int, int]  # (document, generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,29 @@ class Serving:
         await self.index.close()
 
 
+class Claims:
+    """Stored versions that a task is chunking and embedding: the indexer leaves them to it."""
+
+    def __init__(self) -> None:
+        self._done: dict[Version, asyncio.Event] = {}
+
+    def __contains__(self, version: Version) -> bool:
+        return version in self._done
+
+    def take(self, versions: Iterable[Version]) -> None:
+        self._done.update((version, asyncio.Event()) for version in versions)
+
+    def release(self, versions: Iterable[Version]) -> None:
+        for version in versions:
+            if (done := self._done.pop(version, None)) is not None:
+                done.set()
+
+    async def released(self, versions: Iterable[Version]) -> None:
+        """Waits until none of these is claimed."""
+        for done in [self._done[version] for version in versions if version in self._done]:
+            await done.wait()
+
+
 @dataclass
 class OpenBase:
     """One knowledge base, opened. A rebuild puts another `Serving` in place under running searches."""
@@ -72,6 +98,11 @@ class OpenBase:
     serving: Serving
     splitter: ChunkSplitter
     analyser: Analyser
+    parsers: ParserPool  # processes that read documents
+    # Calls whose documents stay in memory from their acceptance until they are in the index; others wait in the outbox.
+    in_memory: FairSlots
+    # Fewer than there are threads for records and index, so that searches find one while documents come in.
+    committing: FairSlots
     by_meaning: bool = False  # chunk boundaries set by the embedding model
     models: Models | None = None  # rerank and chat models, by name
     curves: Curves = UNCALIBRATED
@@ -83,6 +114,7 @@ class OpenBase:
     arms: Sequence[RetrieverArm] | None = None  # None: the standard ones
     indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
     damaged: Callable[[OpenBase, str], None] = nothing  # when a search finds the index unusable: (base, reason)
+    claims: Claims = field(default_factory=Claims)
     # One indexer at a time; searches do not take it.
     indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
     configuring: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -128,7 +160,8 @@ async def in_model_thread(base: OpenBase, kind: str, model: str, work: Callable[
     lane = None
     if base.model_threads is not None:
         key = (base.about.tenant, base.about.config.get("user_id", ""), model)
-        lane = base.model_threads.lane(kind, repr(key) if is_registered(model) else "")
+        registered = repr(key) if is_registered(model) else ""
+        lane = base.model_threads.lane(kind, registered, base.about.tenant if kind == "prepare" else "")
     return await asyncio.get_running_loop().run_in_executor(lane, work, *arguments)
 
 

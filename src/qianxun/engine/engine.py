@@ -277,7 +277,6 @@ class Engine:
             return await add_files(
                 base,
                 [Path(path) for path in paths],
-                self.parsers,
                 labels or Labels(),
                 watch,
                 exclude=exclude,
@@ -297,14 +296,15 @@ class Engine:
         keep_labels: bool = False,
         restore: bool = True,
         wait: bool = True,
+        on_accepted: Callable[[], None] = nothing,
     ) -> Accepted:
         """Adds one uploaded file that users know by its ``name``; it is parsed in a child process.
 
         ``source`` says where it came from, ``relative_path`` where it is in its folder. Without a ``doc_id`` the same
         name replaces what the same user uploaded under it to the same project. With ``keep_labels`` what was given with
         it earlier stays where ``labels`` say nothing else; without ``restore`` a document that people deleted stays
-        deleted. With ``wait`` it is searchable when this returns, without it stored. Raises Refused with the reason,
-        MissingExtra or BadInput.
+        deleted. With ``wait`` it is searchable when this returns, without it stored; ``on_accepted`` is called once it
+        is stored. Raises Refused with the reason, MissingExtra or BadInput.
         """
         from qianxun.core.ingest_types import Labels
         from qianxun.indexing.files import add_file
@@ -313,7 +313,6 @@ class Engine:
             accepted = await add_file(
                 base,
                 path,
-                self.parsers,
                 labels or Labels(),
                 name=name,
                 source=source,
@@ -322,24 +321,32 @@ class Engine:
                 keep_labels=keep_labels,
                 restore=restore,
                 wait=wait,
+                on_accepted=on_accepted,
             )
         if not wait:
             self.wake()
         return accepted
 
     async def add_documents(
-        self, knowledge_base: int, batch: Sequence[Document], *, wait: bool = True, watch: Watch = nothing
+        self,
+        knowledge_base: int,
+        batch: Sequence[Document],
+        *,
+        wait: bool = True,
+        watch: Watch = nothing,
+        on_accepted: Callable[[], None] = nothing,
     ) -> list[Accepted]:
         """Adds documents. With ``wait`` they are searchable when it returns, without it stored.
 
-        Returns one `Accepted` per document, in order. Raises BadInput, and stores nothing, for a document that cannot
-        be stored.
+        They are stored first in either case: whatever happens after ``on_accepted``, they become searchable. Returns
+        one `Accepted` per document, in order. Raises BadInput or Refused, and stores nothing, for a document that
+        cannot be read or stored.
         """
         from qianxun.indexing.add import add_documents, store_documents
 
         async with self._opened(knowledge_base) as base:
             if wait:
-                return await add_documents(base, batch, watch)
+                return await add_documents(base, batch, watch, on_accepted)
             accepted = await store_documents(base, batch)
         self.wake()
         return accepted
@@ -723,8 +730,14 @@ def _wire(settings: Settings, models: Mapping[str, Any]) -> Engine:
 
 def _wired(settings: Settings, models: Mapping[str, Any], records: Records) -> Engine:
     parsing = settings.parsing
-    limits = ParseLimits(file_bytes=parsing.file_megabytes * MIB, seconds=parsing.seconds, ocr=parsing.ocr)
+    limits = ParseLimits(
+        file_bytes=parsing.file_megabytes * MIB,
+        characters=parsing.characters,
+        seconds=parsing.seconds,
+        ocr=parsing.ocr,
+    )
     threads, work, hooks = ModelThreads(), asyncio.Event(), Hooks()
+    parsers = ParserPool(parsing.workers, limits)
     backend = index_backend(settings, records.identity)
     cache, scores = open_cache(settings)
     embeddings = Embeddings(settings, models)
@@ -734,7 +747,7 @@ def _wired(settings: Settings, models: Mapping[str, Any], records: Records) -> E
         settings=settings,
         records=records,
         backend=backend,
-        parsers=ParserPool(parsing.workers, limits),
+        parsers=parsers,
         embeddings=embeddings,
         catalog=catalog,
         registered=registered,
@@ -750,6 +763,7 @@ def _wired(settings: Settings, models: Mapping[str, Any], records: Records) -> E
             catalog,
             registered,
             threads,
+            parsers,
             scores,
             lambda done: hooks.indexed(done),
             work.set,

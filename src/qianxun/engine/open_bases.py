@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ from qianxun.bases.base import OpenBase, Serving, stamp_for
 from qianxun.core.errors import BadInput, IndexUnusable, QianxunError
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, IndexBackend, nothing
+from qianxun.core.system.fair_slots import FairSlots
 from qianxun.core.types import KnowledgeBase
 from qianxun.engine.embedding_models import Embeddings
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog, registered_models
 from qianxun.indexing.maintenance import catch_up, rebuild
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.repair import Repairs
 from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
@@ -29,6 +32,7 @@ from qianxun.text.chinese import Analyser
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+IN_MEMORY = 8  # calls that add documents, with these in memory until they are indexed
 
 
 @dataclass
@@ -39,10 +43,13 @@ class OpenBases:
     catalog: ModelCatalog
     registered: Registry
     model_threads: ModelThreads
+    parsers: ParserPool
     scores: SharedScores | None  # of rerankers, where processes share them
     indexed: Callable[[IndexTime], None]
     wake: Callable[[], None]  # tells the indexer that there is work
     repairs: Repairs = field(default_factory=Repairs)
+    in_memory: FairSlots = field(default_factory=lambda: FairSlots(IN_MEMORY))
+    committing: FairSlots = field(default_factory=lambda: FairSlots(max(2, os.cpu_count() or 1)))
     _open: dict[int, OpenBase] = field(default_factory=dict)
     _failed: dict[int, str] = field(default_factory=dict)  # base → why it could not be opened
     _moving: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # what is being opened, created or deleted
@@ -218,6 +225,9 @@ class OpenBases:
             serving=Serving(index, model),
             splitter=ChunkSplitter(config["chunk_size"], config["chunk_overlap"]),
             analyser=analyser,
+            parsers=self.parsers,
+            in_memory=self.in_memory,
+            committing=self.committing,
             by_meaning=bool(config.get("by_meaning")) and model is not None,
             models=BaseModels(self.catalog, self.registered.of(about.tenant), owner),
             curves=self.embeddings.curves(about.embedding_model),

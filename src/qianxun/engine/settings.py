@@ -167,6 +167,7 @@ class RecordsSettings:
 class Parsing:
     workers: int = 2
     file_megabytes: int = 200
+    characters: int = 20_000_000  # of one document
     seconds: float = 120.0
     ocr: bool = True
 

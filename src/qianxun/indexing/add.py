@@ -1,8 +1,9 @@
-"""The one way in for documents: check → read structure → chunk → embed → records → index.
+"""The one way in for documents: check → read → accept → chunk and embed → index.
 
-`submission` reads a document, whichever way it came: by its text (`add_documents`, `store_documents`), by an event
-(`indexing.events`) or by a file (`indexing.files`). A write is acknowledged when its transaction in the records
-commits; what fails after that is retried from the outbox. Words and graph facts are learnt in the background.
+`read_documents` reads documents, whichever way they came: by their text (`add_documents`, `store_documents`) or by an
+event (`indexing.events`); `indexing.files` reads files. A document is accepted when its transaction in the records
+commits, before anything slow begins: what fails after that, or is cut off, is done from the outbox. Words and graph
+facts are learnt in the background.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import asyncio
 import hashlib
 import math
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
-from qianxun.bases.base import OpenBase, in_preparing_thread
+from qianxun.bases.base import Claims, OpenBase, Version, in_preparing_thread
 from qianxun.core.errors import BadInput, ModelError
 from qianxun.core.ingest_types import Labels, Step, Watch
 from qianxun.core.ports import nothing
@@ -32,12 +33,13 @@ from qianxun.core.types import (
     QAPair,
     Scalar,
     Submission,
+    Text,
 )
 from qianxun.indexing.maintenance import keep_up
 from qianxun.indexing.outbox_indexer import Drained, Fresh, entries_of, unbroken
 from qianxun.indexing.prepare import prepare_for
-from qianxun.ingest.assemble import read_structure
-from qianxun.ingest.tables.described import is_described, read_described
+from qianxun.ingest.sandbox.pool import RawText
+from qianxun.ingest.tables.described import about_table, read_content
 from qianxun.records import documents, outbox
 from qianxun.records.chunks import Material, with_questions
 from qianxun.records.pairs import Attached
@@ -48,59 +50,109 @@ GROUP_CHARACTERS = 60_000  # … or so many characters: some seconds of embeddin
 BATCH_DOCUMENTS = 10_000  # stored in one transaction and indexed in one commit: see `outbox_indexer.BATCH_ROWS`
 BATCH_CHARACTERS = 4_000_000  # … or so many characters, which must fit in memory several times over
 BATCH_SECONDS = 3.0  # … or what was prepared in that time
+READ_CHARACTERS = 1_000_000  # by a worker at once
+# A plain text of about one chunk is read here: starting a worker takes half a second. No pattern is worse than linear
+# (a test sees to that); a cubic one that slipped through would take about a second at this length, and not a minute.
+READ_HERE = 500
 PARSER_VERSION = "5"  # part of a fingerprint: unchanged files, and texts with headings, are read again by a better one
 
 
-async def add_documents(base: OpenBase, batch: Sequence[Document], watch: Watch = nothing) -> list[Accepted]:
-    """Adds documents; they are stored and searchable when it returns. Raises BadInput, and stores nothing of a batch.
+Accept: TypeAlias = Callable[[], None]
+"""Called when a batch is stored."""
+
+
+async def add_documents(
+    base: OpenBase, batch: Sequence[Document], watch: Watch = nothing, on_accepted: Accept = nothing
+) -> list[Accepted]:
+    """Adds documents; they are stored and searchable when it returns. Raises BadInput or Refused, and stores nothing.
 
     Documents that the model cannot embed now are stored all the same, and retried in the background; so are those of
     a caller that is cancelled.
     """
-
-    async def submissions() -> AsyncIterator[Submission]:
-        for start in range(0, len(batch), GROUP_DOCUMENTS):
-            for read in await asyncio.to_thread(_read, base, batch[start : start + GROUP_DOCUMENTS]):
-                yield read
-
-    return await add_or_store(base, submissions(), watch)
+    batches = in_batches(stream(await read_documents(base, batch)), BATCH_DOCUMENTS, BATCH_CHARACTERS)
+    return await add_submissions(base, batches, watch, on_accepted)
 
 
 async def store_documents(base: OpenBase, batch: Sequence[Document]) -> list[Accepted]:
     """Stores documents; they become searchable once the background indexer has prepared them. Raises BadInput."""
-    return await store(base, await asyncio.to_thread(_read, base, batch))
+    return await store(base, await read_documents(base, batch))
 
 
 async def store(base: OpenBase, submissions: Sequence[Submission]) -> list[Accepted]:
-    accepted, _ = await asyncio.to_thread(_store, base, submissions)
+    async with base.committing.slot(base.about.tenant):
+        accepted, _ = await asyncio.to_thread(_store, base, submissions)
     return accepted
 
 
-# ── reading a document ───────────────────────────────────────────────────────────────────────────
+# ── reading documents ────────────────────────────────────────────────────────────────────────────
 
 
-def _read(base: OpenBase, batch: Sequence[Document]) -> list[Submission]:
-    with paused_collection():
-        return [submission(base, document) for document in batch]
+async def read_documents(base: OpenBase, batch: Sequence[Document], generation: int | None = None) -> list[Submission]:
+    """Documents as they are stored: metadata checked, text cleaned, structure and fingerprint known.
 
-
-def submission(base: OpenBase, document: Document, generation: int | None = None) -> Submission:
-    """A document as it is stored: its metadata checked, its text cleaned, its structure and fingerprint known.
-
-    Raises BadInput.
+    Raises BadInput or Refused.
     """
-    document = replace(document, metadata=checked_metadata({**document.stated_dates(), **document.metadata}))
-    written = document.format if document.structure is not None else content_format(document)
+    checked = await asyncio.to_thread(_checked, batch)
+    texts: dict[int, Text] = {}
+    for places in _together(checked):
+        raw = [
+            RawText(one.content, one.format, one.name, about_table(one.metadata))
+            for one in map(checked.__getitem__, places)
+        ]
+        texts.update(zip(places, await base.parsers.read_texts(raw, base.about.tenant), strict=True))
+    return await asyncio.to_thread(_submissions, base, checked, texts, generation)
+
+
+def _raw(document: Document) -> RawText:
+    return RawText(document.content, document.format, document.name, about_table(document.metadata))
+
+
+def _checked(batch: Sequence[Document]) -> list[Document]:
+    with paused_collection():
+        return [
+            replace(
+                document,
+                metadata=checked_metadata({**document.stated_dates(), **document.metadata}),
+                format=document.format if document.structure is not None else content_format(document),
+            )
+            for document in batch
+        ]
+
+
+def _together(batch: Sequence[Document]) -> Iterator[list[int]]:
+    """The places of documents that a worker has to read, in groups."""
+    group: list[int] = []
+    size = 0
+    for at, document in enumerate(batch):
+        if document.structure is None and not _is_read_here(document):
+            if group and size + len(document.content) > READ_CHARACTERS:
+                yield group
+                group, size = [], 0
+            group.append(at)
+            size += len(document.content)
+    if group:
+        yield group
+
+
+def _is_read_here(document: Document) -> bool:
+    return document.format == "text" and len(document.content) <= READ_HERE
+
+
+def _submissions(
+    base: OpenBase, batch: Sequence[Document], texts: Mapping[int, Text], generation: int | None
+) -> list[Submission]:
+    with paused_collection():
+        return [_submission(base, document, texts.get(at), generation) for at, document in enumerate(batch)]
+
+
+def _submission(base: OpenBase, document: Document, text: Text | None, generation: int | None) -> Submission:
     if document.structure is None:
-        read = (
-            partial(read_described, metadata=document.metadata) if is_described(document.metadata) else read_structure
-        )
-        text = read(document.content, written, name=document.name)
-        if written != "text" or text.marks or text.tables or text.content != document.content:
-            document = replace(document, format=written, content=text.content, structure=text)
+        text = text or read_content(*_raw(document))
+        if document.format != "text" or text.marks or text.tables or text.content != document.content:
+            document = replace(document, content=text.content, structure=text)
     labels = Labels(document.user_id, document.project_id, document.content_type, document.tags, document.metadata)
     has_headings = document.structure is not None and bool(document.structure.marks)
-    reading = f"{written}/{PARSER_VERSION}" if has_headings else written
+    reading = f"{document.format}/{PARSER_VERSION}" if has_headings else document.format
     mark = fingerprint(base, document.content, document.name, reading, labels, document.pairs)
     return Submission(document, mark, generation)
 
@@ -151,127 +203,225 @@ def _scalar(name: str, value: Any) -> Scalar:
     )
 
 
-# ── storing and indexing ─────────────────────────────────────────────────────────────────────────
+# ── accepting and indexing ───────────────────────────────────────────────────────────────────────
 
 
-async def add_or_store(
-    base: OpenBase, submissions: AsyncIterator[Submission], watch: Watch = nothing
-) -> list[Accepted]:
-    """`add_submissions`; if it is cancelled, what was read by then is stored first, and indexed by the background."""
-    unstored: list[Submission] = []
+async def stream(submissions: Iterable[Submission]) -> AsyncIterator[Submission]:
+    for one in submissions:
+        yield one
 
-    async def buffered() -> AsyncIterator[Submission]:
-        async for one in submissions:
-            unstored.append(one)
-            yield one
 
-    def follow(step: Step) -> None:
-        if step.kind == "added":  # the oldest ones
-            del unstored[: step.count]
-        watch(step)
-
-    try:
-        return await add_submissions(base, buffered(), follow)
-    except asyncio.CancelledError:
-        if unstored:
-            await unbroken(store(base, unstored))
-        raise
+async def in_batches(
+    submissions: AsyncIterator[Submission], documents: int = GROUP_DOCUMENTS, characters: int = GROUP_CHARACTERS
+) -> AsyncIterator[list[Submission]]:
+    """What is stored in one transaction: at most so many documents, or a few more characters."""
+    batch: list[Submission] = []
+    size = 0
+    async for one in submissions:
+        batch.append(one)
+        size += len(one.document.content)
+        if len(batch) >= documents or size >= characters:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 async def add_submissions(
-    base: OpenBase, submissions: AsyncIterator[Submission], watch: Watch = nothing
+    base: OpenBase,
+    batches: AsyncIterator[Sequence[Submission]],
+    watch: Watch = nothing,
+    on_accepted: Accept = nothing,
 ) -> list[Accepted]:
-    """Chunks, embeds, stores and indexes. While one batch enters the index the next one is prepared.
+    """Stores each batch at once, then chunks, embeds and indexes it. While one enters the index the next is prepared.
 
-    A batch is stored when it is large, or when its preparation has taken a while: a process that is stopped loses
-    seconds of work and not minutes.
+    Where very many documents are under way they wait in the outbox and not in memory.
     """
-    accepted: list[Accepted] = []
-    ready: list[Submission] = []
-    applying: asyncio.Task[Drained] | None = None
-    since, spent = time.monotonic(), 0.0
-    try:
-        async for group, is_last in _grouped(submissions):
+    async with _room(base) as has_room:
+        adding = _Adding(base, watch)
+        try:
+            async for batch in batches:
+                work = await adding.accept(batch, claim=has_room)
+                on_accepted()
+                await adding.index(work)
+            await adding.finish()
+        finally:
+            await adding.close()
+    return adding.accepted
+
+
+@asynccontextmanager
+async def _room(base: OpenBase) -> AsyncIterator[bool]:
+    """Whether documents may stay in memory until they are indexed."""
+    tenant = base.about.tenant
+    if not base.in_memory.is_free(tenant):
+        yield False
+        return
+    async with base.in_memory.slot(tenant):
+        yield True
+
+
+Stored: TypeAlias = tuple[int, Document, Version]
+"""The place of a document among all that were given, the document, what it is stored as."""
+Ready: TypeAlias = tuple[Stored, Prepared]
+
+
+class _Adding:
+    """Documents on their way from the records into the index."""
+
+    def __init__(self, base: OpenBase, watch: Watch) -> None:
+        self.accepted: list[Accepted] = []
+        self._base, self._watch = base, watch
+        self._upto = 0  # the last outbox sequence of what was accepted
+        self._claimed: set[Version] = set()
+        self._ready: list[Ready] = []
+        self._since, self._spent = time.monotonic(), 0.0
+        self._is_left = False  # something to the indexer, or to another task
+        self._applying: asyncio.Task[Drained] | None = None
+
+    async def accept(self, batch: Sequence[Submission], *, claim: bool) -> list[Stored]:
+        """Stores a batch. Returns what is to be prepared by this task; without ``claim`` nothing is."""
+        first = len(self.accepted)
+        await unbroken(self._store(batch, claim))  # else claims would be left that nobody releases
+        stored = self.accepted[first:]
+        written = [at for at, one in enumerate(stored) if version_of(one) in self._claimed]
+        if len(written) < len(stored):
+            self._is_left = True
+            self._watch(Step("added", len(stored) - len(written)))
+        return [(first + at, batch[at].document, version_of(stored[at])) for at in written]
+
+    async def _store(self, batch: Sequence[Submission], claim: bool) -> None:
+        async with self._base.committing.slot(self._base.about.tenant):
+            claims = self._base.claims if claim else None
+            stored, self._upto = await asyncio.to_thread(_store, self._base, batch, claims, retry=True)
+        self.accepted += stored
+        if claim:
+            self._claimed |= _newest(stored)
+
+    async def index(self, work: Sequence[Stored]) -> None:
+        """Chunks and embeds; what is large by then, or has taken a while, is stored and enters the index."""
+        for group in _grouped(work):
             started = time.monotonic()
-            ready += await _prepared(base, group, watch)
-            spent += time.monotonic() - started
-            if not (is_last or _is_due(ready, since)):
-                continue
-            stored, upto = await asyncio.to_thread(_store, base, ready)
-            watch(Step("added", len(stored)))
-            accepted += stored
-            fresh = await asyncio.to_thread(_fresh, base, ready, stored)
-            if applying is not None:
-                await applying
-            applying = asyncio.create_task(keep_up(base, replace(fresh, seconds=spent), upto=upto))
-            ready, since, spent = [], time.monotonic(), 0.0
-        if applying is not None:
-            await applying
-    finally:
-        if applying is not None:
-            applying.cancel()
-            await asyncio.wait([applying])  # a batch that is entering the index enters it whole
-    return accepted
+            self._ready += zip(group, await self._prepared(group), strict=False)
+            self._spent += time.monotonic() - started
+            if self._is_due():
+                await self._complete()
+
+    def _is_due(self) -> bool:
+        return (
+            len(self._ready) >= BATCH_DOCUMENTS
+            or sum(len(document.content) for (_, document, _), _ in self._ready) >= BATCH_CHARACTERS
+            or time.monotonic() - self._since >= BATCH_SECONDS
+        )
+
+    async def _prepared(self, group: Sequence[Stored]) -> Sequence[Prepared]:
+        """Empty if the model cannot be used: the documents are then left to the indexer."""
+        found = [document for _, document, _ in group]
+        try:
+            prepared: list[Prepared] = await in_preparing_thread(self._base, _prepare, self._base, found, self._watch)
+            return prepared
+        except ModelError as error:
+            self._watch(Step("waiting", len(group), reason=str(error)))
+            self._release(version for _, _, version in group)
+            self._is_left = True
+            return ()
+
+    async def _complete(self) -> None:
+        """Stores what was prepared, and begins to enter it into the index."""
+        ready, spent = self._ready, self._spent
+        self._ready, self._since, self._spent = [], time.monotonic(), 0.0
+        async with self._base.committing.slot(self._base.about.tenant):
+            keys = await asyncio.to_thread(_complete, self._base, ready)
+        self._release(version for (_, _, version), _ in ready)
+        for (at, _, (key, _)), _ in ready:
+            if key in keys:  # and was not overtaken
+                chunk_keys, pair_keys = keys[key]
+                self.accepted[at] = replace(self.accepted[at], chunk_keys=chunk_keys, pair_keys=pair_keys)
+        self._watch(Step("added", len(ready)))
+        fresh = await asyncio.to_thread(_fresh, self._base, ready, self.accepted)
+        if self._applying is not None:
+            await self._applying
+        self._applying = asyncio.create_task(keep_up(self._base, replace(fresh, seconds=spent), upto=self._upto))
+
+    async def finish(self) -> None:
+        """Returns once everything that was accepted is in the index, by whomever."""
+        if self._ready:
+            await self._complete()
+        if self._applying is not None:
+            await self._applying
+        if self._is_left:
+            await self._base.claims.released(map(version_of, self.accepted))
+            await keep_up(self._base, upto=self._upto)
+
+    async def close(self) -> None:
+        self._release(tuple(self._claimed))
+        if self._applying is not None:
+            self._applying.cancel()
+            await asyncio.wait([self._applying])  # a batch that is entering the index enters it whole
+
+    def _release(self, versions: Iterable[Version]) -> None:
+        released = set(versions)
+        self._claimed -= released
+        self._base.claims.release(released)
 
 
-def _is_due(ready: Sequence[Submission], since: float) -> bool:
-    return (
-        len(ready) >= BATCH_DOCUMENTS
-        or sum(len(one.document.content) for one in ready) >= BATCH_CHARACTERS
-        or time.monotonic() - since >= BATCH_SECONDS
-    )
+def version_of(accepted: Accepted) -> Version:
+    return accepted.document_key, accepted.generation
 
 
-async def _grouped(submissions: AsyncIterator[Submission]) -> AsyncIterator[tuple[list[Submission], bool]]:
-    """Groups that are prepared together, and whether it is the last one."""
-    group: list[Submission] = []
+def _newest(accepted: Sequence[Accepted]) -> set[Version]:
+    """What was written; of a document that was given twice, the last."""
+    return set({one.document_key: one.generation for one in accepted if one.outcome in ("created", "updated")}.items())
+
+
+def _grouped(work: Sequence[Stored]) -> Iterator[list[Stored]]:
+    """What is prepared together."""
+    group: list[Stored] = []
     size = 0
-    async for one in submissions:
-        if size >= GROUP_CHARACTERS or len(group) >= GROUP_DOCUMENTS:
-            yield group, False
+    for one in work:
+        if group and (size >= GROUP_CHARACTERS or len(group) >= GROUP_DOCUMENTS):
+            yield group
             group, size = [], 0
         group.append(one)
-        size += len(one.document.content)
+        size += len(one[1].content)
     if group:
-        yield group, True
+        yield group
 
 
-async def _prepared(base: OpenBase, group: Sequence[Submission], watch: Watch) -> list[Submission]:
-    try:
-        prepared: list[Submission] = await in_preparing_thread(base, _prepare, base, group, watch)
-        return prepared
-    except ModelError as error:
-        watch(Step("waiting", len(group), reason=str(error)))
-        return list(group)
-
-
-def _prepare(base: OpenBase, group: Sequence[Submission], watch: Watch) -> list[Submission]:
-    """Prepares what is new; what is stored already passes through and will be found unchanged."""
-    with base.records.reading() as tx:
-        known = documents.heads(tx, base.id, [one.document.id for one in group])
-    new = [one for one in group if not _is_known(one, known.get(one.document.id))]
-    prepared = prepare_for(
+def _prepare(base: OpenBase, found: Sequence[Document], watch: Watch) -> list[Prepared]:
+    return prepare_for(
         base,
-        [one.document for one in new],
+        found,
         warn=lambda reason: watch(Step("warned", reason=reason)),
         on_cut=lambda count: watch(Step("cut", count)),
         on_embedded=lambda count: watch(Step("embedded", count)),
     )
-    done = {id(one): replace(one, prepared=work) for one, work in zip(new, prepared, strict=True)}
-    return [done.get(id(one), one) for one in group]
 
 
-def _is_known(submission: Submission, head: documents.Head | None) -> bool:
-    return head is not None and head.status == "indexed" and head.fingerprint == submission.fingerprint
+def _store(
+    base: OpenBase, submissions: Sequence[Submission], claims: Claims | None = None, *, retry: bool = False
+) -> tuple[list[Accepted], int]:
+    """What became of each, and the last outbox sequence there is then. Claimed before others can see them."""
+    taken: set[Version] = set()
+    try:
+        with base.records.writing() as tx, paused_collection():
+            accepted = documents.accept(tx, base.id, submissions, retry=retry)
+            if claims is not None:
+                taken = _newest(accepted)
+                claims.take(taken)
+            return accepted, outbox.last_sequence(tx)
+    except BaseException:
+        if claims is not None:
+            claims.release(taken)
+        raise
 
 
-def _store(base: OpenBase, submissions: Sequence[Submission]) -> tuple[list[Accepted], int]:
-    """What became of each, and the last outbox sequence there is then."""
+def _complete(base: OpenBase, ready: Sequence[Ready]) -> dict[int, tuple[range, range]]:
     with base.records.writing() as tx, paused_collection():
-        return documents.accept(tx, base.id, submissions), outbox.last_sequence(tx)
+        return documents.complete(tx, base.id, [(*version, prepared) for (_, _, version), prepared in ready])
 
 
-def _fresh(base: OpenBase, submissions: Sequence[Submission], accepted: Sequence[Accepted]) -> Fresh:
+def _fresh(base: OpenBase, ready: Sequence[Ready], accepted: Sequence[Accepted]) -> Fresh:
     """What was just written, as entries of the index.
 
     Made here and not while the batch before enters the index: that waits for native code, this is Python's own work,
@@ -279,15 +429,12 @@ def _fresh(base: OpenBase, submissions: Sequence[Submission], accepted: Sequence
     """
     model, dimension = base.model_name, base.model.dimension if base.model else 0
     written = [
-        (one.document, one.prepared, result)
-        for one, result in zip(submissions, accepted, strict=True)
-        if one.prepared is not None and one.prepared.model == model and result.chunk_keys
+        (document, prepared, accepted[at])
+        for (at, document, _), prepared in ready
+        if prepared.model == model and accepted[at].chunk_keys
     ]
     entries = iter(entries_of(base, (piece for row in written for piece in _material(*row))))
-    fresh = {
-        (result.document_key, result.generation): tuple(islice(entries, _entry_count(work, result)))
-        for _, work, result in written
-    }
+    fresh = {version_of(result): tuple(islice(entries, _entry_count(work, result))) for _, work, result in written}
     return Fresh(model, dimension, base.analyser.version, fresh)
 
 

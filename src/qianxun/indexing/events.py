@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from qianxun.bases.base import OpenBase
-from qianxun.core.errors import BadInput
+from qianxun.core.errors import BadInput, Refused
 from qianxun.core.ingest_types import EventOutcome, Handled
 from qianxun.core.limits import EVENT_ID_LIMIT
-from qianxun.core.types import Document
+from qianxun.core.types import Document, Submission
 from qianxun.core.unicode import is_storable
-from qianxun.indexing.add import checked_metadata, submission
+from qianxun.indexing.add import checked_metadata, read_documents
 from qianxun.indexing.knowledge_base import KnowledgeBaseManager
 from qianxun.indexing.maintenance import keep_up
 from qianxun.records import documents, outbox
@@ -74,11 +74,12 @@ class RAGIndexEventHandler:
         try:
             document = document_of(event_data, may_be_empty=may_be_empty)
             generation = _generation(event_data)
-            if self.kb_manager.base is None:
+            base = self.kb_manager.base
+            if base is None:
                 return await _directly(document.id, self.kb_manager.index_document(document))
-            work = partial(self._accept, self.kb_manager.base, document, generation, event_data)
-            return await self._finish(asyncio.to_thread(work))
-        except BadInput as error:
+            (offered,) = await read_documents(base, [document], generation)
+            return await self._finish(asyncio.to_thread(self._accept, base, offered, event_data))
+        except (BadInput, Refused) as error:
             return _rejected(event_data, error)
 
     async def _finish(self, work: Any) -> EventOutcome:
@@ -92,10 +93,8 @@ class RAGIndexEventHandler:
             await keep_up(self.kb_manager.base)
         return outcome
 
-    def _accept(
-        self, base: OpenBase, document: Document, generation: int | None, event_data: Mapping[str, Any]
-    ) -> EventOutcome:
-        offered = submission(base, document, generation)
+    def _accept(self, base: OpenBase, offered: Submission, event_data: Mapping[str, Any]) -> EventOutcome:
+        document = offered.document
         with base.records.writing() as tx:
             if not _is_first(tx, base, event_data):
                 return EventOutcome("duplicate", document.id)
@@ -134,7 +133,7 @@ async def _directly(document_id: str, work: Awaitable[object]) -> EventOutcome:
     return EventOutcome("accepted", document_id)
 
 
-def _rejected(event_data: Mapping[str, Any], error: BadInput) -> EventOutcome:
+def _rejected(event_data: Mapping[str, Any], error: BadInput | Refused) -> EventOutcome:
     named = str(event_data.get("document_id", ""))[: documents.ID_LIMIT]
     log.error("event rejected: %s (document %r)", error, named)
     return EventOutcome("rejected", named, reason=str(error))

@@ -22,10 +22,18 @@ from qianxun.core.errors import BadInput, MissingExtra, Refused, Unreadable
 from qianxun.core.ingest_types import Excluded, Labels, Refusal, Report, Step, Watch
 from qianxun.core.ports import nothing
 from qianxun.core.types import Accepted, Document, ParsedFile, Submission
-from qianxun.indexing.add import PARSER_VERSION, add_or_store, add_submissions, checked_metadata, fingerprint, store
+from qianxun.indexing.add import (
+    PARSER_VERSION,
+    Accept,
+    add_submissions,
+    checked_metadata,
+    fingerprint,
+    in_batches,
+    store,
+    stream,
+)
 from qianxun.indexing.maintenance import keep_up
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.ingest.sources import Source, discover
 from qianxun.records import documents
 
@@ -38,7 +46,6 @@ Parsed: TypeAlias = tuple[Submission | Refusal, tuple[str, ...]]  # and the pars
 async def add_files(
     base: OpenBase,
     paths: Sequence[Path],
-    parsers: ParserPool,
     labels: Labels,
     watch: Watch = nothing,
     *,
@@ -71,14 +78,14 @@ async def add_files(
     unreadable: list[Refusal] = []
 
     async def submissions() -> AsyncIterator[Submission]:
-        async for outcome, about in _parse_all(changed, parsers, watch):
+        async for outcome, about in _parse_all(base, changed, watch):
             warnings.extend(about)
             if isinstance(outcome, Refusal):
                 unreadable.append(outcome)
             else:
                 yield outcome
 
-    accepted = await add_submissions(base, submissions(), follow)
+    accepted = await add_submissions(base, in_batches(submissions()), follow)
     await keep_up(base)  # what an earlier, interrupted run left pending
     for refusal in unreadable:
         _note_refusal(watch, refusal)
@@ -153,14 +160,14 @@ def merged_labels(earlier: Labels, labels: Labels) -> Labels:
     )
 
 
-async def _parse_all(sources: Sequence[_Changed], parsers: ParserPool, watch: Watch) -> AsyncIterator[Parsed]:
+async def _parse_all(base: OpenBase, sources: Sequence[_Changed], watch: Watch) -> AsyncIterator[Parsed]:
     """Parses a few files at a time; yields in the order of the sources."""
     waiting = iter(sources)
     ahead: deque[tuple[Source, asyncio.Task[Parsed]]] = deque()
     try:
         while True:
             for one in islice(waiting, AHEAD - len(ahead)):
-                ahead.append((one.source, asyncio.create_task(_parse(one, parsers))))
+                ahead.append((one.source, asyncio.create_task(_parse(base, one))))
             if not ahead:
                 return
             source, task = ahead.popleft()
@@ -172,20 +179,20 @@ async def _parse_all(sources: Sequence[_Changed], parsers: ParserPool, watch: Wa
             task.cancel()
 
 
-async def _parse(one: _Changed, parsers: ParserPool) -> Parsed:
+async def _parse(base: OpenBase, one: _Changed) -> Parsed:
     source = one.source
     try:
-        document, warnings = await _read_file(source, parsers, one.labels)
+        document, warnings = await _read_file(base, source, one.labels)
     except (Refused, MissingExtra, BadInput) as error:
         return Refusal(source.path, str(error)), ()
     return Submission(document, one.fingerprint), tuple(f"{source.name}：{warning}" for warning in warnings)
 
 
-async def _read_file(source: Source, parsers: ParserPool, labels: Labels) -> tuple[Document, tuple[str, ...]]:
+async def _read_file(base: OpenBase, source: Source, labels: Labels) -> tuple[Document, tuple[str, ...]]:
     """The document in a file, and the parser's warnings. Raises Refused, MissingExtra or BadInput."""
-    parsed = await parsers.parse(source.path)
-    document = await asyncio.to_thread(_document, source, parsed, labels)
-    documents.check(document)
+    parsed = await base.parsers.read(source.path, base.about.tenant)
+    document = _document(source, parsed, labels)
+    await asyncio.to_thread(documents.check, document)
     if not document.content:
         raise Unreadable(f"{source.name}：没有可用的文字", hint="若是扫描件，请确认图像清晰后重试")
     return document, parsed.warnings
@@ -217,7 +224,6 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
 async def add_file(
     base: OpenBase,
     path: Path,
-    parsers: ParserPool,
     labels: Labels,
     *,
     name: str,
@@ -227,6 +233,7 @@ async def add_file(
     keep_labels: bool = False,
     restore: bool = True,
     wait: bool = True,
+    on_accepted: Accept = nothing,
 ) -> Accepted:
     """Adds the file at ``path``, which users know by its ``name``. Raises Refused, MissingExtra or BadInput.
 
@@ -248,9 +255,12 @@ async def add_file(
         # Parsers go by the name: its extension says what to try, its stem what an unnamed table is called.
         link = Path(folder) / _file_name(name)
         link.symlink_to(file.path)
-        document, _ = await _read_file(replace(file, path=link, relative_path=relative_path), parsers, labels)
+        document, _ = await _read_file(base, replace(file, path=link, relative_path=relative_path), labels)
     submission = Submission(replace(document, source=source or name), mark)
-    (accepted,) = await (add_or_store(base, _one(submission)) if wait else store(base, [submission]))
+    if wait:
+        (accepted,) = await add_submissions(base, in_batches(stream([submission])), on_accepted=on_accepted)
+    else:
+        (accepted,) = await store(base, [submission])
     return accepted
 
 
@@ -282,7 +292,3 @@ def _stored(base: OpenBase, doc_id: str) -> tuple[documents.Head | None, Labels 
     with base.records.reading() as tx:
         labels = documents.stored_labels(tx, base.id, [doc_id])
         return documents.heads(tx, base.id, [doc_id]).get(doc_id), labels.get(doc_id)
-
-
-async def _one(submission: Submission) -> AsyncIterator[Submission]:
-    yield submission

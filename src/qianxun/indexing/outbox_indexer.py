@@ -17,11 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
+from sqlalchemy import Connection
 
-from qianxun.bases.base import OpenBase, in_preparing_thread
+from qianxun.bases.base import OpenBase, Version, in_preparing_thread
 from qianxun.core.errors import IndexUnusable, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
@@ -49,9 +50,6 @@ FIRST_WAIT = timedelta(seconds=2)
 NEWEST = 3  # chunks by which an index shows on opening that it was made of these records
 SAME = 0.98  # the cosine of a vector and itself, however coarsely an index keeps it
 ADDED_CHARACTERS = 1_000  # of questions, to the words of one chunk
-
-
-Version: TypeAlias = tuple[int, int]  # (document, generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +124,7 @@ async def _drain_rows(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None)
 def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work]:
     """The next rows, as many as fit in memory together."""
     with base.records.reading() as tx:
-        rows = outbox.pending(tx, base.id, 0, BATCH_ROWS)
+        rows = _unclaimed(base, tx)
         rows = rows if upto is None else _own_and_next(rows, upto)
         known = fresh.entries if fresh is not None else {}
         unread = [row.document_key for row in rows if (row.document_key, row.generation) not in known]
@@ -137,6 +135,17 @@ def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work
         if taken and total > BATCH_CHUNKS:
             return rows[:taken]
     return rows
+
+
+def _unclaimed(base: OpenBase, tx: Connection) -> list[Work]:
+    """The first rows without those that another task is preparing: it will apply them itself."""
+    after = 0
+    while page := outbox.pending(tx, base.id, after, BATCH_ROWS):
+        rows = [row for row in page if not (row.is_unprepared and (row.document_key, row.generation) in base.claims)]
+        if rows:
+            return rows
+        after = page[-1].sequence
+    return []
 
 
 def _own_and_next(rows: Sequence[Work], upto: int) -> list[Work]:
@@ -231,14 +240,15 @@ async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> N
     replaced = [(row.document_key, row.generation) for row in rows if row.kind == "updated" and row.is_ready]
     removed = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
     await base.index.apply(IndexBatch(sequence=last, removed=tuple(sorted(removed)), entries=entries))
-    await asyncio.to_thread(_acknowledge, base, rows[-1].sequence, replaced)
+    await asyncio.to_thread(_acknowledge, base, [row.sequence for row in rows], replaced)
 
 
 def _as_they_are_now(base: OpenBase, rows: Sequence[Work]) -> list[Work]:
     """The same rows beside the present state of their documents: what was prepared a moment ago is ready now."""
+    sequences = {row.sequence for row in rows}
     with base.records.reading() as tx:
         found = outbox.pending(tx, base.id, rows[0].sequence - 1, BATCH_ROWS)
-    return [row for row in found if row.sequence <= rows[-1].sequence]
+    return [row for row in found if row.sequence in sequences]
 
 
 def _entries(base: OpenBase, ready: set[Version], fresh: Fresh | None) -> tuple[IndexEntry, ...]:
@@ -317,11 +327,11 @@ def _question_entry(piece: Material) -> IndexEntry:
     return IndexEntry(piece.key, piece.document_key, "", "", piece.vector, piece.attributes, "question")
 
 
-def _acknowledge(base: OpenBase, sequence: int, replaced: Sequence[Version]) -> None:
+def _acknowledge(base: OpenBase, sequences: Sequence[int], replaced: Sequence[Version]) -> None:
     with base.records.writing() as tx:
         if replaced:
             documents.settle(tx, replaced)
-        outbox.acknowledge(tx, base.id, sequence)
+        outbox.acknowledge(tx, base.id, sequences)
 
 
 async def retry_due(base: OpenBase) -> int:

@@ -12,17 +12,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from qianxun.core.errors import NotFound, QianxunError
+from qianxun.indexing.outbox_indexer import Drained
 from qianxun.records import Records, bases, documents, outbox
 
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 30.0  # to sleep when nothing wakes it and no retry is due; to leave a base alone that has failed
+CLAIMED_SECONDS = 1.0  # to leave a base alone whose pending documents are all being prepared by those who added them
 SHORTEST_SLEEP = 0.1
 
-Work: TypeAlias = Callable[[str, int], Awaitable[Any]]
+Work: TypeAlias = Callable[[str, int], Awaitable[Drained]]
 """Does what is due for one base: (tenant, base)."""
 
 
@@ -93,7 +95,9 @@ def _due(records: Records) -> Due:
 
 async def _work_safely(work: Work, tenant: str, base: int, resting: dict[int, float]) -> None:
     try:
-        await work(tenant, base)
+        done = await work(tenant, base)
+        if not done.applied and not done.failed:
+            resting[base] = time.monotonic() + CLAIMED_SECONDS
         return
     except NotFound:  # removed meanwhile
         log.info("base %s was deleted while it was indexed", base)

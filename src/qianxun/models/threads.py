@@ -22,7 +22,8 @@ IDLE_SECONDS: Final = 30.0  # after which an idle thread ends
 class ModelThreads:
     """One lane of threads per kind of model: a chat model that hangs takes no thread from an embedding model.
 
-    A registered model has lanes of its own: the service of one user cannot slow down others.
+    A registered model has lanes of its own: the service of one user cannot slow down others. So has the preparing of
+    one tenant's documents.
     """
 
     def __init__(self, concurrent: int = CONCURRENT_CALLS, stuck: int = MOST_STUCK) -> None:
@@ -31,9 +32,9 @@ class ModelThreads:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def lane(self, kind: str, registered: str = "") -> Lane:
-        """``registered`` is the name of a registered model."""
-        name = f"{kind}-{registered}" if registered else kind
+    def lane(self, kind: str, registered: str = "", tenant: str = "") -> Lane:
+        """``registered`` is the name of a registered model; with a ``tenant`` the lane is its own."""
+        name = "-".join((kind, registered, tenant))
         concurrent = CONCURRENT_REMOTE_CALLS if registered or kind in REMOTE_KINDS else self._concurrent
         with self._lock:
             if name not in self._lanes:

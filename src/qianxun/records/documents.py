@@ -98,11 +98,16 @@ def stored_labels(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -
 # ── accept ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def accept(tx: Connection, knowledge_base: int, submissions: Sequence[Submission]) -> list[Accepted]:
-    """Stores documents: each whole, with its outbox row, or (unchanged, stale) not at all."""
+def accept(
+    tx: Connection, knowledge_base: int, submissions: Sequence[Submission], *, retry: bool = False
+) -> list[Accepted]:
+    """Stores documents: each whole, with its outbox row, or (unchanged, stale) not at all.
+
+    With ``retry`` an unchanged document that waits for its next attempt is stored anew, and so need not wait.
+    """
     accepted: list[Accepted] = []
     for wave in _waves(submissions):
-        accepted.extend(_accept_wave(tx, knowledge_base, wave))
+        accepted.extend(_accept_wave(tx, knowledge_base, wave, retry))
     return accepted
 
 
@@ -120,10 +125,10 @@ def _waves(submissions: Sequence[Submission]) -> Iterator[list[Submission]]:
         yield wave
 
 
-def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission]) -> list[Accepted]:
+def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission], retry: bool) -> list[Accepted]:
     for submission in wave:
         check(submission.document)
-    decisions = _decide(tx, wave, heads(tx, knowledge_base, [s.document.id for s in wave]))
+    decisions = _decide(tx, wave, heads(tx, knowledge_base, [s.document.id for s in wave]), retry)
     work = [d for d in decisions if d.outcome in ("created", "updated")]
     if work:
         _write_documents(tx, knowledge_base, work)
@@ -174,7 +179,7 @@ def _texts(document: Document) -> Iterator[tuple[str, str]]:
         yield from ((f"metadata.{name}", str(item)) for item in (value if isinstance(value, tuple) else (value,)))
 
 
-def _decide(tx: Connection, wave: list[Submission], known: Mapping[str, Head]) -> list[_Decision]:
+def _decide(tx: Connection, wave: list[Submission], known: Mapping[str, Head], retry: bool) -> list[_Decision]:
     fresh = iter(allocate(tx, "document", sum(1 for s in wave if s.document.id not in known)))
     decisions = []
     for submission in wave:
@@ -182,17 +187,16 @@ def _decide(tx: Connection, wave: list[Submission], known: Mapping[str, Head]) -
         if head is None:
             decisions.append(_Decision(submission, "created", next(fresh), submission.generation or 1, False))
             continue
-        outcome, generation = _outcome(submission, head)
+        outcome, generation = _outcome(submission, head, retry)
         decisions.append(_Decision(submission, outcome, head.key, generation, True))
     return decisions
 
 
-def _outcome(submission: Submission, head: Head) -> tuple[Outcome, int]:
+def _outcome(submission: Submission, head: Head, retry: bool) -> tuple[Outcome, int]:
     if submission.generation is not None and submission.generation <= head.generation:
         return "stale", head.generation
-    # A quarantined document is tried again even when it has not changed: what failed may work now. One that waits for
-    # a retry need not wait when it comes prepared.
-    settled = head.status in ("indexed", "pending") or (head.status == "retrying" and submission.prepared is None)
+    # A quarantined document is tried again even when it has not changed: what failed may work now.
+    settled = head.status in ("indexed", "pending") or (head.status == "retrying" and not retry)
     if submission.generation is None and settled and head.fingerprint == submission.fingerprint:
         return "unchanged", head.generation
     return "created" if head.status == "deleted" else "updated", submission.generation or head.generation + 1
@@ -274,8 +278,13 @@ def load(tx: Connection, document_key: int, generation: int) -> Document:
     return rows.document_of(doc_id, version, tables, tx.execute(given).all())
 
 
-def complete(tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, int, Prepared]]) -> dict[int, range]:
-    """Stores the chunks of (document, generation). Returns their keys by document. Overtaken work is dropped."""
+def complete(
+    tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, int, Prepared]]
+) -> dict[int, tuple[range, range]]:
+    """Stores the chunks of (document, generation). Returns the keys of chunks and of questions by document.
+
+    Overtaken work is dropped.
+    """
     query = select(DocumentRow.key, DocumentRow.generation).where(DocumentRow.status.in_(("pending", "retrying")))
     pending = {
         (row.key, row.generation) for row in select_in(tx, query, DocumentRow.key, [key for key, _, _ in prepared])
@@ -285,7 +294,7 @@ def complete(tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, 
     for key, generation, work in ready:
         if work.questions:  # they replace the pairs without chunks
             pairs.remove(tx, (PairRow.document_key == key) & (PairRow.generation == generation))
-    pairs.write(tx, knowledge_base, ready, keys)
+    pair_keys = pairs.write(tx, knowledge_base, ready, keys)
     if ready:
         statement = (
             update(DocumentRow)
@@ -293,7 +302,7 @@ def complete(tx: Connection, knowledge_base: int, prepared: Sequence[tuple[int, 
             .values(served=bindparam("to"), status="indexed", reason=None, retry_at=None, updated_at=datetime.now(UTC))
         )
         tx.execute(statement, [{"at": key, "to": generation} for key, generation, _ in ready])
-    return keys
+    return {key: (own, pair_keys.get(key, range(0))) for key, own in keys.items()}
 
 
 def settle(tx: Connection, versions: Sequence[tuple[int, int]]) -> None:

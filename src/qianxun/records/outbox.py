@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from qianxun.records.database.counters import allocate, last
-from qianxun.records.database.statements import insert_rows
+from qianxun.records.database.statements import delete_in, insert_rows
 from qianxun.records.schema import DocumentRow, EventRow, KnowledgeBaseRow, OutboxRow
 
 ROW = ("sequence", "knowledge_base_id", "document_key", "generation", "kind", "created_at")
@@ -87,14 +87,19 @@ def last_sequence(tx: Connection) -> int:
     return last(tx, "outbox")
 
 
-def acknowledge(tx: Connection, knowledge_base: int, sequence: int) -> None:
-    """Deletes the rows up to ``sequence``, which are durably in the index."""
+def acknowledge(tx: Connection, knowledge_base: int, sequences: Sequence[int]) -> None:
+    """Deletes these rows, which are durably in the index. Earlier ones may be left: they are still being prepared."""
+    last = max(sequences)
     tx.execute(
         update(KnowledgeBaseRow)
-        .where(KnowledgeBaseRow.id == knowledge_base, KnowledgeBaseRow.indexed_sequence < sequence)
-        .values(indexed_sequence=sequence)
+        .where(KnowledgeBaseRow.id == knowledge_base, KnowledgeBaseRow.indexed_sequence < last)
+        .values(indexed_sequence=last)
     )
-    tx.execute(delete(OutboxRow).where(OutboxRow.knowledge_base_id == knowledge_base, OutboxRow.sequence <= sequence))
+    upto = (OutboxRow.knowledge_base_id == knowledge_base) & (OutboxRow.sequence <= last)
+    if set(tx.execute(select(OutboxRow.sequence).where(upto)).scalars()) <= set(sequences):
+        tx.execute(delete(OutboxRow).where(upto))
+    else:
+        delete_in(tx, OutboxRow, OutboxRow.sequence, sequences)
 
 
 def first_time(tx: Connection, knowledge_base: int, event_id: str) -> bool:

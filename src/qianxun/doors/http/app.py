@@ -41,6 +41,7 @@ from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings
 
 Event = TypeVar("Event")
+WRITES_AT_ONCE: Final = 16  # documents that are read, or wait for that, in memory or on the disk
 
 # Routing tries them in this order for every request: the most frequent come first.
 ROUTES: Final = (
@@ -81,8 +82,7 @@ def _service(engine: Engine, settings: Settings) -> Service:
         engine,
         settings,
         ConcurrencyLimit(limits.recalls_at_once or 4 * cores, limits.recalls_waiting, limits.request_seconds),
-        # Fewer than there are threads for records and index, so that searches find one while documents come in.
-        ConcurrencyLimit(max(2, cores), limits.recalls_waiting, None),
+        ConcurrencyLimit(WRITES_AT_ONCE, limits.recalls_waiting, None),
         ConcurrencyLimit(limits.answers_at_once, limits.recalls_waiting, limits.answer_seconds),
     )
 

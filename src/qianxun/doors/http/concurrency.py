@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
 from starlette.requests import Request
 
 from qianxun.core.errors import Overloaded
-from qianxun.core.fair_slots import FairSlots
+from qianxun.core.system.fair_slots import FairSlots
 
 WATCH_AFTER: Final = 0.05  # seconds: most searches are done by then and need no watcher task
 
@@ -52,10 +52,13 @@ class ConcurrencyLimit:
             yield
 
     @asynccontextmanager
-    async def slot_without_client(self, request: Request) -> AsyncIterator[None]:
-        """The same for work that is done whether or not its client waits for the result: it has no timeout, either."""
-        async with self._slots.slot(self._admitted(request)):
-            yield
+    async def slot_without_client(self, request: Request) -> AsyncIterator[Callable[[], None]]:
+        """The same for work that is done whether or not its client waits for the result: it has no timeout, either.
+
+        The function that the block is given gives the slot back before the block ends.
+        """
+        async with self._slots.slot(self._admitted(request)) as release:
+            yield release
 
     def _admitted(self, request: Request) -> str:
         """The tenant of a request that may wait; one without any other request may always."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -67,10 +68,11 @@ def recall_slot(request: Request) -> AbstractAsyncContextManager[None]:
     return service_of(request).recalls.slot(request)
 
 
-def write_slot(request: Request) -> AbstractAsyncContextManager[None]:
+def write_slot(request: Request) -> AbstractAsyncContextManager[Callable[[], None]]:
     """The same around the write of a document whose body has been received: it is done although its client leaves.
 
-    The request's own task does it, so that a service that stops waits for it as for every request.
+    The request's own task does it, so that a service that stops waits for it as for every request. Once the document
+    is stored the slot is given back: waiting until it is indexed takes nothing from others.
     """
     return service_of(request).writes.slot_without_client(request)
 

@@ -2,7 +2,7 @@
 
 One module per format, in folders where a format has several parts; what they share: `encoding` (bytes to text), `pairs`
 (questions with answers), `tables` and `headings` of ingest. `plugins` adds the parsers of other packages.
-Only ``parse`` and the names below are for other packages.
+Only ``parse`` is for other packages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from qianxun.core.types import ParsedFile
 from qianxun.ingest.parse.sniff import sniff
 from qianxun.ingest.sandbox.limits import ParseLimits
 
-__all__ = ["NEEDS_OCR_MEMORY", "parse"]
+__all__ = ["parse"]
 
 _MODULES: Final = {
     "txt": "text",
@@ -33,7 +33,6 @@ _MODULES: Final = {
     "image": "pages.image",
 }
 _PAGED: Final = ("pdf", "pptx", "docx")  # formats that report every finished page
-NEEDS_OCR_MEMORY: Final = ("pdf", "pptx", "docx", "image")
 
 
 def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda: None) -> ParsedFile:

@@ -1,4 +1,4 @@
-"""Parsing in worker processes: a malicious file costs one message, never the batch.
+"""Reading documents in worker processes: a malicious one costs one message, never the batch or the service.
 
 Workers are pooled, because importing the libraries takes longer than most files. A worker that dies, stops responding
 or replies with garbage is killed and replaced; every worker is replaced after a number of files.
@@ -12,26 +12,48 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from qianxun.core.errors import MissingExtra, QianxunError, Refused, TooLarge, TooSlow, Unreadable, UnsupportedFile
+from qianxun.core.errors import (
+    BadInput,
+    MissingExtra,
+    QianxunError,
+    Refused,
+    TooLarge,
+    TooSlow,
+    Unreadable,
+    UnsupportedFile,
+)
 from qianxun.core.limits import MIB
-from qianxun.core.types import ParsedFile
+from qianxun.core.system.fair_slots import FairSlots
+from qianxun.core.types import ContentFormat, Metadata, ParsedFile, Text
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import from_json
+from qianxun.ingest.sandbox.text_messages import TextReader
 
-Output: TypeAlias = Literal["parsed", "recognised", "picture"]
+Result = TypeVar("Result")
+Output: TypeAlias = Literal["text", "parsed", "recognised", "picture"]
 
-_ALIVE, _PARSED, _REFUSED = b".", b"+", b"-"
-_REFUSALS: Final[dict[str, type[Refused]]] = {
-    kind.word: kind for kind in (Refused, UnsupportedFile, TooLarge, TooSlow, Unreadable)
+_ALIVE, _PART, _PARSED, _REFUSED = b".", b"*", b"+", b"-"
+_REFUSALS: Final[dict[str, type[QianxunError]]] = {
+    kind.word: kind for kind in (BadInput, Refused, UnsupportedFile, TooLarge, TooSlow, Unreadable)
 }
+_SLICE: Final = 64 * 1024  # characters, or bytes, that are written at once
 _IMPORT_ROOT: Final = str(Path(__file__).parents[3])
 _START_SECONDS: Final = 60.0  # a loaded machine imports slowly; not counted against the file
+
+
+class RawText(NamedTuple):
+    """A document as it came: ``table`` has what its metadata say of the table that it is."""
+
+    content: str
+    format: ContentFormat
+    name: str = ""
+    table: Metadata = {}  # noqa: RUF012  # nobody writes to it
 
 
 class _Died(Exception):
@@ -39,28 +61,44 @@ class _Died(Exception):
 
 
 class ParserPool:
-    """Workers that parse files, at most ``workers`` at once, started when first needed."""
+    """Workers that read documents, at most ``workers`` at once, started when first needed.
+
+    Where several tenants have documents, each is served in turn.
+    """
 
     def __init__(self, workers: int, limits: ParseLimits) -> None:
         self._limits = limits
-        self._slots = asyncio.Semaphore(max(workers, 1))
+        self._slots = FairSlots(workers)
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
 
+    async def read(self, path: Path, tenant: str = "") -> ParsedFile:
+        """A file with its text, and no blocks. Raises Refused, naming the file and what to do, or MissingExtra."""
+        async with self._worker_for(path, tenant) as worker:
+            return await worker.read_file(path, self._limits)
+
+    async def read_texts(self, texts: Sequence[RawText], tenant: str = "") -> list[Text]:
+        """The texts to store for contents that came as text. Raises Refused or BadInput for all, if one is refused."""
+        longest = max((len(text.content) for text in texts), default=0)
+        if longest > self._limits.file_bytes:
+            raise TooLarge(f"正文超过 {self._limits.file_bytes // MIB} MB", hint="请拆分成几个文档")
+        async with self._slots.slot(tenant), self._worker() as worker:
+            return await worker.read_texts(texts, self._limits)
+
     async def parse(self, path: Path) -> ParsedFile:
-        """The parsed file. Raises Refused, naming the file and what to do, or MissingExtra."""
+        """The blocks of a file. Raises as `read` does."""
         async with self._worker_for(path) as worker:
             return await worker.parse(path, self._limits)
 
     async def recognise(self, path: Path) -> ParsedFile:
-        """The text of a picture; no blocks where it has none. Raises as `parse` does."""
+        """The text of a picture; no blocks where it has none. Raises as `read` does."""
         async with self._worker_for(path) as worker:
             return await worker.parse(path, self._limits, "recognised")
 
     async def picture(self, path: Path) -> bytes:
-        """A picture for a vision model: one upright, reduced JPEG without any metadata. Raises as `parse` does."""
+        """A picture for a vision model: one upright, reduced JPEG without any metadata. Raises as `read` does."""
         async with self._worker_for(path) as worker:
-            return await worker.picture(path, self._limits)
+            return await worker.request({"path": _absolute(path), "output": "picture"}, self._limits)
 
     @property
     def reads_pictures(self) -> bool:
@@ -68,11 +106,11 @@ class ParserPool:
         return self._limits.ocr
 
     @asynccontextmanager
-    async def _worker_for(self, path: Path) -> AsyncIterator[_Worker]:
+    async def _worker_for(self, path: Path, tenant: str = "") -> AsyncIterator[_Worker]:
         """A worker for a file that may be parsed; refusals name the file."""
         try:
             _check_file(path, self._limits)
-            async with self._slots, self._worker() as worker:
+            async with self._slots.slot(tenant), self._worker() as worker:
                 yield worker
         except MissingExtra:
             raise
@@ -121,6 +159,7 @@ class _Worker:
             stderr=asyncio.subprocess.DEVNULL,
             env={"PYTHONPATH": _IMPORT_ROOT},
             cwd="/",
+            limit=MIB,  # of what is read ahead
             start_new_session=True,  # Ctrl-C is this process's to handle
             close_fds=True,
         )  # fmt: skip
@@ -131,44 +170,81 @@ class _Worker:
         return self._process.pid
 
     async def parse(self, path: Path, limits: ParseLimits, output: Output = "parsed") -> ParsedFile:
-        return await self._parsed(await self._served(path, limits, output))
-
-    async def picture(self, path: Path, limits: ParseLimits) -> bytes:
-        body = await self._served(path, limits, "picture")
+        body = await self.request({"path": _absolute(path), "output": output}, limits)
+        self.is_reusable = False
+        with _understood():
+            parsed = await asyncio.to_thread(from_json, body)  # a large workbook takes a second
         self.is_reusable = True
-        return body
+        return parsed
 
-    async def _served(self, path: Path, limits: ParseLimits, output: Output) -> bytes:
+    async def read_file(self, path: Path, limits: ParseLimits) -> ParsedFile:
+        reader = TextReader()
+        await self.request({"path": _absolute(path), "output": "text"}, limits, on_part=reader.read)
+        return self._complete(reader.file)
+
+    async def read_texts(self, texts: Sequence[RawText], limits: ParseLimits) -> list[Text]:
+        reader = TextReader()
+        fields = {"texts": [text[1:] for text in texts]}
+        await self.request(fields, limits, [text.content for text in texts], reader.read)
+        return self._complete(reader.texts if len(reader.texts) == len(texts) else None)
+
+    def _complete(self, result: Result | None) -> Result:
+        if result is None:
+            self.is_reusable = False
+            raise _garbage()
+        return result
+
+    async def request(
+        self,
+        fields: dict[str, Any],
+        limits: ParseLimits,
+        contents: Sequence[str] = (),
+        on_part: Callable[[bytes], None] | None = None,
+    ) -> bytes:
+        """Sends a request, with the contents of its texts; the last part of the reply."""
         self.is_reusable = False
         first = self.served == 0
         self.served += 1
         try:
             async with asyncio.timeout(limits.total_seconds + _START_SECONDS):
-                await self._send(path, limits, output)
-                return await self._reply(limits, _START_SECONDS if first else 0.0)
+                await self._send({**fields, "limits": asdict(limits)}, contents)
+                body = await self._reply(limits, _START_SECONDS if first else 0.0, on_part)
         except TimeoutError as late:
             raise TooSlow("解析超时", hint="文件过大或结构异常：请拆分，或调大 seconds 上限") from late
         except (_Died, BrokenPipeError, ConnectionResetError) as death:
             raise _refusal_for(await self.stop()) from death
+        self.is_reusable = True
+        return body
 
-    async def _send(self, path: Path, limits: ParseLimits, output: Output) -> None:
+    async def _send(self, fields: dict[str, Any], contents: Sequence[str]) -> None:
         assert self._process.stdin is not None
-        # A `..` stays in the path: after a link it leads to another file.
-        fields = {"path": os.path.join(os.getcwd(), path), "limits": asdict(limits), "output": output}
-        request = json.dumps(fields).encode("ascii")
-        self._process.stdin.write(len(request).to_bytes(8, "big") + request)
+        waiting = bytearray(_framed(json.dumps(fields).encode("ascii")))
+        for content in contents:
+            for start in range(0, len(content), _SLICE):
+                waiting += _framed(content[start : start + _SLICE].encode("utf-8", "surrogatepass"))
+                if len(waiting) >= _SLICE:
+                    self._process.stdin.write(waiting)
+                    waiting = bytearray()
+                    await self._process.stdin.drain()
+            waiting += _framed(b"")
+        self._process.stdin.write(waiting)
         await self._process.stdin.drain()
 
-    async def _reply(self, limits: ParseLimits, grace: float) -> bytes:
+    async def _reply(self, limits: ParseLimits, grace: float, on_part: Callable[[bytes], None] | None) -> bytes:
+        left = limits.result_bytes
         while True:
             async with asyncio.timeout(limits.seconds + grace):
-                kind, body = await self._receive(limits.result_bytes)
+                kind, body = await self._receive(left)
+            left -= len(body)
             if kind == _PARSED:
                 return body
             if kind == _REFUSED:
                 raise self._refusal(body)
-            if kind != _ALIVE:
-                raise Unreadable("解析进程的回答无法理解", hint="文件可能有害，请检查来源")
+            if kind == _PART and on_part is not None:
+                with _understood():
+                    on_part(body)
+            elif kind != _ALIVE:
+                raise _garbage()
             grace = 0.0
 
     async def _receive(self, most: int) -> tuple[bytes, bytes]:
@@ -182,20 +258,12 @@ class _Worker:
         except asyncio.IncompleteReadError as cut:
             raise _Died from cut
 
-    async def _parsed(self, body: bytes) -> ParsedFile:
-        try:
-            parsed = await asyncio.to_thread(from_json, body)  # a large workbook takes a second
-        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as invalid:
-            raise Unreadable("解析进程的回答无法理解", hint="文件可能有害，请检查来源") from invalid
-        self.is_reusable = True
-        return parsed
-
     def _refusal(self, body: bytes) -> QianxunError:
         try:
             fields = json.loads(body)
             word, message, hint = str(fields["word"]), str(fields["message"]), str(fields["hint"])
         except (ValueError, KeyError, TypeError) as invalid:
-            raise Unreadable("解析进程的回答无法理解", hint="文件可能有害，请检查来源") from invalid
+            raise _garbage() from invalid
         # After an unexpected error a worker ends itself; the next one starts clean.
         self.is_reusable = fields.get("sound") is True
         if word == MissingExtra.word:
@@ -226,6 +294,26 @@ class _Worker:
             self._process.kill()
         except ProcessLookupError:
             return
+
+
+def _absolute(path: Path) -> str:
+    return os.path.join(os.getcwd(), path)  # a `..` stays in it: after a link it leads to another file
+
+
+def _framed(body: bytes) -> bytes:
+    return len(body).to_bytes(8, "big") + body
+
+
+def _garbage() -> Unreadable:
+    return Unreadable("解析进程的回答无法理解", hint="文件可能有害，请检查来源")
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as invalid:
+        raise _garbage() from invalid
 
 
 async def _parse_once(path: Path, limits: ParseLimits) -> ParsedFile:
@@ -260,7 +348,7 @@ def _check_file(path: Path, limits: ParseLimits) -> None:
 def _refusal_for(code: int) -> Refused:
     """The refusal for a file whose worker died with this exit code."""
     if code == -signal.SIGXCPU:
-        return TooSlow("解析用时超限", hint="请拆分文件，或调大 total_seconds 上限")
+        return TooSlow("解析用时超限", hint="内容可能结构异常；若没有，请拆分后再试")
     if code == -signal.SIGKILL:
         return TooLarge("解析进程被系统终止，多半是内存不足", hint="请拆分文件，或在内存更大的机器上添加")
     if code in (-signal.SIGABRT, -signal.SIGTRAP):

@@ -47,7 +47,7 @@ def from_json(data: bytes) -> ParsedFile:
         tuple(_read_block(block) for block in fields["blocks"]),
         str(fields["format"]),
         str(fields["title"]),
-        _read_metadata(fields["metadata"]),
+        read_metadata(fields["metadata"]),
         tuple(QAPair(str(question), str(answer)) for question, answer in fields["pairs"]),
         tuple(str(warning) for warning in fields["warnings"]),
         None if fields["text"] is None else _read_text(*fields["text"]),
@@ -72,15 +72,18 @@ def _read_block(fields: list[Any]) -> Block:
         return Paragraph(str(content), page, str(fields[3]), int(fields[4]))
     if kind != "t":
         raise ValueError(f"unknown block {kind!r}")
-    return TableBlock(_read_table(*content), page, tuple(int(row) for row in fields[3]))
+    return TableBlock(read_table(*content), page, tuple(int(row) for row in fields[3]))
 
 
 def _table(table: Table) -> list[Any]:
-    columns = [[column.name, column.path, column.kind, column.unit] for column in table.columns]
-    return [table.title, columns, table.rows, table.texts, table.source, table.notes]
+    return [table.title, columns_of(table), table.rows, table.texts, table.source, table.notes]
 
 
-def _read_table(title: str, columns: Rows, rows: Rows, texts: Rows, source: str, notes: str) -> Table:
+def columns_of(table: Table) -> Rows:
+    return [[column.name, column.path, column.kind, column.unit] for column in table.columns]
+
+
+def read_table(title: str, columns: Rows, rows: Rows, texts: Rows, source: str, notes: str) -> Table:
     return Table(
         str(title),
         tuple(Column(str(name), tuple(path), cell_kind, str(unit)) for name, path, cell_kind, unit in columns),
@@ -102,12 +105,12 @@ def _read_text(content: str, marks: Rows, tables: Rows, pages: Rows) -> Text:
         str(content),
         tuple(Mark(int(start), int(level), str(title)) for start, level, title in marks),
         tuple(
-            TableSpan(int(start), int(end), _read_table(*table), tuple(int(row) for row in rows))
+            TableSpan(int(start), int(end), read_table(*table), tuple(int(row) for row in rows))
             for start, end, table, rows in tables
         ),
         tuple(PageStart(int(start), int(page)) for start, page in pages),
     )
 
 
-def _read_metadata(fields: Mapping[str, Any]) -> Metadata:
+def read_metadata(fields: Mapping[str, Any]) -> Metadata:
     return {str(name): tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

@@ -1,33 +1,39 @@
-"""The worker process that parses untrusted files: ``python -m qianxun.ingest.sandbox.worker``, run by the pool.
+"""The worker process that reads untrusted documents: ``python -m qianxun.ingest.sandbox.worker``, run by the pool.
 
 Reads requests from its standard input and replies on what was its standard output, both as a length of eight bytes
-and that many bytes of JSON; the first byte of a reply is its kind. It opens no connection, starts no program and
-writes no file.
+and that many bytes of JSON; the first byte of a reply is its kind. Texts follow their request in slices, each of them
+ended by an empty one. It opens no connection, starts no program and writes no file.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
 import resource
 import signal
 import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from qianxun.core.errors import MissingExtra, Refused, TooLarge, Unreadable
-from qianxun.ingest.parse import NEEDS_OCR_MEMORY, parse
+from qianxun.core.errors import BadInput, MissingExtra, Refused, TooLarge, Unreadable
+from qianxun.core.types import Metadata, ParsedFile, Text
+from qianxun.ingest.assemble import assemble
+from qianxun.ingest.parse import parse
 from qianxun.ingest.parse.pages import image
 from qianxun.ingest.parse.pages.ocr import upright_jpeg
 from qianxun.ingest.parse.plugins import PluginFailed
-from qianxun.ingest.parse.sniff import sniff
+from qianxun.ingest.sandbox import budget
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import to_json
+from qianxun.ingest.sandbox.text_messages import messages_of
+from qianxun.ingest.tables.described import read_content
 
 ALIVE: Final = b"."  # a page is done
-PARSED: Final = b"+"
+PART: Final = b"*"  # of the reply
+PARSED: Final = b"+"  # the last part of it
 REFUSED: Final = b"-"
 _FILES: Final = 256  # descriptors of a worker
 _PR_SET_PDEATHSIG: Final = 1
@@ -47,13 +53,19 @@ def main() -> None:
     _harden()
     requests = sys.stdin.buffer
     while (request := _receive(requests)) is not None:
-        if not _serve(json.loads(request), replies):
+        fields = json.loads(request)
+        fields["texts"] = [(_receive_text(requests), *about) for about in fields.get("texts", ())]
+        if not _serve(fields, replies):
             return
 
 
 def _receive(stream: BinaryIO) -> bytes | None:
     head = stream.read(8)
     return stream.read(int.from_bytes(head, "big")) if len(head) == 8 else None
+
+
+def _receive_text(stream: BinaryIO) -> str:
+    return b"".join(iter(lambda: _receive(stream) or b"", b"")).decode("utf-8", "surrogatepass")
 
 
 def send(stream: BinaryIO, kind: bytes, body: bytes = b"") -> None:
@@ -79,44 +91,26 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
         raise PermissionError(f"a parsing worker may not do this: {event}")
 
 
-def _bound(memory: int, seconds: float) -> None:
-    """Soft limits for the next file, on top of what is mapped already; the hard ones stay for later files."""
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = _mapped() + memory
-    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    spent = used.ru_utime + used.ru_stime
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(spent + seconds * (os.cpu_count() or 1)) + 5, hard))
-
-
-def _mapped() -> int:
-    """Bytes of address space in use: the libraries, after a first picture the recognition models."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except OSError:  # only Linux has it
-        return 0
-    return pages * resource.getpagesize()
-
-
 def _serve(request: dict[str, Any], replies: BinaryIO) -> bool:
     """Answers one request; False when this process should not go on afterwards."""
-    path, limits = Path(request["path"]), ParseLimits(**request["limits"])
+    limits = ParseLimits(**request["limits"])
     try:
-        heavy = limits.ocr and sniff(path).format in NEEDS_OCR_MEMORY
-        _bound(limits.ocr_memory_bytes if heavy else limits.memory_bytes, limits.total_seconds)
-        body = _output(request["output"], path, limits, replies)
-        if len(body) > limits.result_bytes:
-            raise TooLarge("解析结果过大", hint="请拆分文件，或调大 result_bytes 上限")
-        send(replies, PARSED, body)
+        if request["texts"]:
+            budget.begin(limits, sum(len(content) for content, *_ in request["texts"]))
+            _send_parts(replies, (_read(limits, *text) for text in request["texts"]))
+        else:
+            path = Path(request["path"])
+            with path.open("rb") as opened:
+                budget.begin(limits, path.stat().st_size, is_packed=opened.read(4) in (b"PK\x03\x04", b"%PDF"))
+            _serve_file(request["output"], path, limits, replies)
         return True
     except PluginFailed as failure:
         _send_refusal(replies, failure)
-    except (Refused, MissingExtra) as refusal:
+    except (Refused, MissingExtra, BadInput) as refusal:
         _send_refusal(replies, refusal, sound=True)
         return True
     except MemoryError:
-        _relax()
+        budget.relax()
         _send_refusal(replies, TooLarge("解析时内存超限", hint="请拆分文件，或调大内存上限"))
     except RecursionError:
         _send_refusal(replies, TooLarge("嵌套过深", hint="请简化文件结构"))
@@ -127,21 +121,52 @@ def _serve(request: dict[str, Any], replies: BinaryIO) -> bool:
     return False
 
 
-def _output(output: str, path: Path, limits: ParseLimits, replies: BinaryIO) -> bytes:
+def _serve_file(output: str, path: Path, limits: ParseLimits, replies: BinaryIO) -> None:
+    def on_page() -> None:
+        budget.renew()
+        send(replies, ALIVE)
+
+    if output == "text":
+        _send_parts(replies, [_file_text(path, limits, on_page)])
+        return
     if output == "picture":
-        return upright_jpeg(path, limits)
-    if output == "recognised":
-        return to_json(image.parse(path, limits))
-    return to_json(parse(path, limits, lambda: send(replies, ALIVE)))
+        body = upright_jpeg(path, limits)
+    else:
+        body = to_json(image.parse(path, limits) if output == "recognised" else parse(path, limits, on_page))
+    if len(body) > limits.result_bytes:
+        raise TooLarge("解析结果过大", hint="请拆分文件，或调大 result_bytes 上限")
+    send(replies, PARSED, body)
 
 
-def _relax() -> None:
-    with contextlib.suppress(ValueError, OSError):
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+def _file_text(path: Path, limits: ParseLimits, on_page: Callable[[], None]) -> ParsedFile:
+    parsed = parse(path, limits, on_page)
+    if len(parsed.pairs) > limits.parts:
+        raise TooLarge(f"问答超过 {limits.parts} 条", hint="请拆分文件")
+    return replace(parsed, blocks=(), text=_checked(assemble(parsed), limits))
 
 
-def _send_refusal(replies: BinaryIO, refusal: Refused | MissingExtra, sound: bool = False) -> None:
+def _read(limits: ParseLimits, content: str, format: Any, name: str, table: Metadata) -> Text:
+    return _checked(read_content(content, format, name, table, limits), limits)
+
+
+def _checked(text: Text, limits: ParseLimits) -> Text:
+    """Raises TooLarge for a text that would become very many chunks."""
+    if len(text.content) > limits.characters:
+        raise TooLarge(f"正文超过 {limits.characters} 字", hint="请拆分成几个文档，或调大 parsing.characters")
+    if len(text.marks) + len(text.tables) > limits.parts:
+        raise TooLarge(f"标题与表格超过 {limits.parts} 个", hint="请拆分成几个文档")
+    if sum(len(span.table.columns) * len(span.table.rows) for span in text.tables) > limits.cells:
+        raise TooLarge(f"表格超过 {limits.cells} 个单元格", hint="请拆分成几个文档")
+    return text
+
+
+def _send_parts(replies: BinaryIO, texts: Iterable[Text | ParsedFile]) -> None:
+    for message in messages_of(texts):
+        send(replies, PART, message)
+    send(replies, PARSED)
+
+
+def _send_refusal(replies: BinaryIO, refusal: Refused | MissingExtra | BadInput, sound: bool = False) -> None:
     fields = {"word": refusal.word, "message": refusal.message, "hint": refusal.hint, "sound": sound}
     if isinstance(refusal, MissingExtra):
         fields |= {"package": refusal.package, "extra": refusal.extra}

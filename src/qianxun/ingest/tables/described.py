@@ -13,6 +13,7 @@ from typing import Final
 
 from qianxun.core.types import Column, ContentFormat, Mark, Metadata, PageStart, ParsedFile, Table, TableBlock, Text
 from qianxun.ingest.assemble import assemble, read_structure
+from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.tables.grid import Cell, clean, place, read_table
 
 NAMES: Final = ("table_title", "table_headers", "table_type")
@@ -29,15 +30,25 @@ class _Described:
     headers: tuple[str, ...]
 
 
-def is_described(metadata: Metadata) -> bool:
-    """Whether the metadata say that the document is a table."""
-    return any(metadata.get(name) not in (None, "", ()) for name in NAMES)
+def about_table(metadata: Metadata) -> Metadata:
+    """What the metadata say of the table that the document is; nothing where it is none."""
+    return {name: metadata[name] for name in NAMES if metadata.get(name) not in (None, "", ())}
 
 
-def read_described(content: str, format: ContentFormat, metadata: Metadata, name: str = "") -> Text:
-    """The text to store for a document that its metadata call a table. Raises BadInput as `read_structure` does."""
+def read_content(
+    content: str, format: ContentFormat, name: str, table: Metadata, limits: ParseLimits | None = None
+) -> Text:
+    """The text to store for a document, a table if anything is said of one. Raises as `read_structure` does."""
+    if not table:
+        return read_structure(content, format, limits, name)
+    return _read_described(content, format, table, name, limits)
+
+
+def _read_described(
+    content: str, format: ContentFormat, metadata: Metadata, name: str, limits: ParseLimits | None
+) -> Text:
     about = _Described(clean(str(metadata.get("table_title") or "")), _headers(metadata.get("table_headers")))
-    text = read_structure(content, format, name=about.title or name)
+    text = read_structure(content, format, limits, about.title or name)
     if text.tables:
         return _under_title(text, about.title)
     table = _table(text.content, about) or Table(

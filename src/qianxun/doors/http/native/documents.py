@@ -350,8 +350,8 @@ async def _add_text(engine: Engine, base: int, request: Request, doc_id: str, wa
         source=body.source,
         **asdict(body.labels()),
     )
-    async with write_slot(request):
-        (accepted,) = await engine.add_documents(base, [document], wait=wait)
+    async with write_slot(request) as release:
+        (accepted,) = await engine.add_documents(base, [document], wait=wait, on_accepted=release)
     return accepted
 
 
@@ -361,7 +361,12 @@ async def _add_file(engine: Engine, base: int, request: Request, doc_id: str, ch
     async with received(request, service.settings.folder, max_bytes) as form:
         fields = _file_fields(form)
         chosen = _document_id(doc_id, fields.doc_id)
-        async with write_slot(request):
+        async with write_slot(request) as release:
+
+            def on_accepted() -> None:
+                form.path.unlink(missing_ok=True)
+                release()
+
             try:
                 return await engine.add_file(
                     base,
@@ -374,6 +379,7 @@ async def _add_file(engine: Engine, base: int, request: Request, doc_id: str, ch
                     keep_labels=choices.keep_labels,
                     restore=choices.restore,
                     wait=choices.wait,
+                    on_accepted=on_accepted,
                 )
             except MissingExtra as error:  # this installation has no parser for it
                 raise UnsupportedFile(error.message, hint=error.hint) from error

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.errors import MissingExtra, TooLarge, Unreadable
+from qianxun.ingest.sandbox import budget
 from qianxun.ingest.sandbox.limits import ParseLimits
 
 Pixels = NDArray[np.uint8]  # height × width × 3, blue first as OpenCV has it
@@ -49,6 +50,7 @@ class Line:
         return (self.left + self.right) / 2, (self.top + self.bottom) / 2
 
 
+@budget.for_pictures()
 def load_picture(source: Path | bytes, limits: ParseLimits) -> Pixels:
     """The pixels, upright by their EXIF orientation. The size is checked before anything is decompressed."""
     try:
@@ -105,6 +107,7 @@ def upright_jpeg(source: Path | bytes, limits: ParseLimits) -> bytes:
     return written.getvalue()
 
 
+@budget.for_pictures()
 def recognise(pixels: Pixels) -> list[Line]:
     """The lines of a picture, unordered, without those of low confidence."""
     height, width = pixels.shape[:2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 
@@ -38,13 +38,19 @@ class FairSlots:
         return self.running < most and owner not in self._waiting
 
     @asynccontextmanager
-    async def slot(self, owner: str = "") -> AsyncIterator[None]:
-        """Waits for a slot and has it for the block."""
+    async def slot(self, owner: str = "") -> AsyncIterator[Callable[[], None]]:
+        """Waits for a slot and has it for the block, or until the function that the block is given is called."""
         await self._acquire(owner)
+        owners = [owner]
+
+        def release() -> None:
+            while owners:
+                self._release(owners.pop())
+
         try:
-            yield
+            yield release
         finally:
-            self._release(owner)
+            release()
 
     async def _acquire(self, owner: str) -> None:
         if self.is_free(owner):
