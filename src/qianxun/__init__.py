@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qianxun.core.ingest_types import Labels
     from qianxun.doors.client import Client
     from qianxun.doors.frameworks.hybrid_retriever import HybridRetriever
+    from qianxun.doors.frameworks.layered_retriever import LayeredRetriever, search_tables, search_texts
     from qianxun.doors.frameworks.rag_anything import RAGAnythingAdapter
     from qianxun.doors.workflow.graph_builder import FlowState, GraphBuilder
     from qianxun.doors.workflow.nodes.retrieval_node import make_retrieval_node, retrieval_node
@@ -59,14 +60,15 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_TABLE_NAMES", "RETRIEVAL_CONFIG", "AnswerGenerator", "ChunkSplitter", "Client", "Document",
     "EmbeddingEngine", "Engine", "ExampleLibrary", "FlowState", "GraphBuilder", "GreetingExample",
-    "HybridRetriever", "HybridSearchEngine", "KnowledgeBaseManager", "Labels", "QAExample", "QianxunError",
-    "QueryExample", "RAGAnythingAdapter", "RAGIndexEventHandler", "RecordExample", "Reranker", "ResultRanker",
-    "RetrievalRequest", "RetrievalResult", "Retrieve", "Retriever", "SearchResult", "Settings", "TextPreprocessor",
-    "VectorDocument", "assemble_graph_context", "create_query_workflow", "format_for_prompt",
+    "HybridRetriever", "HybridSearchEngine", "KnowledgeBaseManager", "Labels", "LayeredRetriever", "QAExample",
+    "QianxunError", "QueryExample", "RAGAnythingAdapter", "RAGIndexEventHandler", "RecordExample", "Reranker",
+    "ResultRanker", "RetrievalRequest", "RetrievalResult", "Retrieve", "Retriever", "SearchResult", "Settings",
+    "TextPreprocessor", "VectorDocument", "assemble_graph_context", "create_query_workflow", "format_for_prompt",
     "format_retrieved_examples", "get_embedding_model", "import_from_excel", "insert_greeting_examples",
     "insert_qa_examples", "insert_query_examples", "insert_record_examples", "make_retrieval_node",
     "merge_and_rank_results", "multi_table_search", "open_blocking", "quality_filter", "rank_results",
-    "retrieval_node", "search_in_table", "search_with_fallback", "vector_db_search", "vectorize_text",
+    "retrieval_node", "search_in_table", "search_tables", "search_texts", "search_with_fallback",
+    "vector_db_search", "vectorize_text",
 ]  # fmt: skip
 
 # Imported on first use: a parser's child process and `--help` need none of the engine.
@@ -77,6 +79,7 @@ _MODULES = {
     "core.ingest_types": ("Labels",),
     "doors.client": ("Client",),
     "doors.frameworks.hybrid_retriever": ("HybridRetriever",),
+    "doors.frameworks.layered_retriever": ("LayeredRetriever", "search_tables", "search_texts"),
     "doors.frameworks.rag_anything": ("RAGAnythingAdapter",),
     "doors.workflow.graph_builder": ("FlowState", "GraphBuilder"),
     "doors.workflow.nodes.retrieval_node": ("make_retrieval_node", "retrieval_node"),

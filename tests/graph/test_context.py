@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import CO_OCCURRENCE, Community, Entity, GraphContext, Relation
-from qianxun.graph.context import assemble_graph_context
+from qianxun.graph.context import ranked_context
 from qianxun.text.tokens import context_tokens
 
 DIABETES = Entity("e1", "糖尿病", "DISEASE", importance=0.8)
@@ -18,7 +18,7 @@ TREATS = Relation("e2", "e1", "TREATS", 1.0)
 
 
 def test_the_form_that_is_handed_out() -> None:
-    told = assemble_graph_context([INSULIN, DIABETES], [TREATS]).as_dict()
+    told = ranked_context([INSULIN, DIABETES], [TREATS]).as_dict()
     assert told == {
         "entities": [
             {"id": "e1", "name": "糖尿病", "type": "DISEASE"},
@@ -29,25 +29,25 @@ def test_the_form_that_is_handed_out() -> None:
 
 
 def test_relevance_comes_before_centrality_and_centrality_decides_between_equals() -> None:
-    told = assemble_graph_context([DIABETES, INSULIN, CITY], relevance={"e1": 0.9, "e2": 0.9, "e3": 0.3})
+    told = ranked_context([DIABETES, INSULIN, CITY], relevance={"e1": 0.9, "e2": 0.9, "e3": 0.3})
     assert [each.id for each in told.entities] == ["e1", "e2", "e3"]
-    assert [each.id for each in assemble_graph_context([DIABETES, INSULIN, CITY]).entities] == ["e3", "e1", "e2"]
+    assert [each.id for each in ranked_context([DIABETES, INSULIN, CITY]).entities] == ["e3", "e1", "e2"]
 
 
 def test_relations_keep_their_direction_and_stated_ones_come_first() -> None:
     near, back = Relation("e1", "e2", CO_OCCURRENCE, 1.0), Relation("e1", "e2", "需要", 0.5)
-    told = assemble_graph_context([DIABETES, INSULIN], [near, back, TREATS, TREATS])
+    told = ranked_context([DIABETES, INSULIN], [near, back, TREATS, TREATS])
     assert told.relations == (TREATS, back, near)
 
 
 def test_a_relation_to_something_that_is_not_told_is_not_told() -> None:
-    told = assemble_graph_context([DIABETES], [TREATS])
+    told = ranked_context([DIABETES], [TREATS])
     assert told.relations == ()
 
 
 def test_a_negative_budget_is_refused() -> None:
     with pytest.raises(BadInput, match="预算"):
-        assemble_graph_context([DIABETES], budget=-1)
+        ranked_context([DIABETES], budget=-1)
 
 
 names = st.text(st.sampled_from("糖尿病胰岛素 abc123，"), min_size=1, max_size=12)
@@ -67,18 +67,18 @@ def test_a_budget_is_never_exceeded_and_order_of_input_does_not_matter(
     some: list[Entity], between: list[Relation], groups: list[Community], budget: int
 ) -> None:
     once = list({each.id: each for each in some}.values())
-    told = assemble_graph_context(once, between, communities=groups, budget=budget)
+    told = ranked_context(once, between, communities=groups, budget=budget)
     assert context_tokens(told) <= budget
     here = {each.id for each in told.entities}
     assert all({each.source, each.target} <= here for each in told.relations)
     assert len(here) == len(told.entities)
     apart = list({(each.source, each.target, each.type): each for each in between}.values())
-    again = assemble_graph_context(once[::-1], apart[::-1], communities=groups, budget=budget)
-    assert again == assemble_graph_context(once, apart, communities=groups, budget=budget)
+    again = ranked_context(once[::-1], apart[::-1], communities=groups, budget=budget)
+    assert again == ranked_context(once, apart, communities=groups, budget=budget)
 
 
 def test_room_that_is_there_is_used() -> None:
     whole = GraphContext((DIABETES, INSULIN), (TREATS,))
     budget = context_tokens(whole)
-    assert assemble_graph_context([INSULIN, DIABETES], [TREATS], budget=2 * budget) == whole
-    assert len(assemble_graph_context([INSULIN, DIABETES], budget=budget).entities) == 2
+    assert ranked_context([INSULIN, DIABETES], [TREATS], budget=2 * budget) == whole
+    assert len(ranked_context([INSULIN, DIABETES], budget=budget).entities) == 2

@@ -137,7 +137,7 @@ def test_a_question_with_a_table(rag_instance: BlockingEngine) -> None:
 
 def test_the_context_of_a_graph() -> None:
     nodes = [Entity("e2", "胰岛素", "MEDICINE", importance=0.4), Entity("e1", "糖尿病", "DISEASE", importance=1.0)]
-    assert assemble_graph_context(nodes, [Relation("e2", "e1", "TREATS", 1.0)]).as_dict() == {
+    assert assemble_graph_context(nodes, [Relation("e2", "e1", "TREATS", 1.0)]) == {
         "entities": [
             {"id": "e1", "name": "糖尿病", "type": "DISEASE"},
             {"id": "e2", "name": "胰岛素", "type": "MEDICINE"},

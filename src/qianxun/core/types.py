@@ -77,6 +77,16 @@ class Chunk:
     generation: int
     attributes: Attributes
 
+    @property
+    def page_content(self) -> str:
+        """As LangChain's documents call the text …"""
+        return self.text
+
+    @property
+    def metadata(self) -> Metadata:
+        """… and the metadata, which are those of the chunk's document."""
+        return self.attributes.metadata
+
 
 # ── queries, rankings, results ───────────────────────────────────────────────────────────────────
 

@@ -23,7 +23,7 @@ from qianxun.core.filters import EVERYTHING, Filter
 from qianxun.core.graph_types import Entity, GraphContext, Mirrored, Relation
 from qianxun.engine.engine import Engine
 from qianxun.graph.build import graph_of
-from qianxun.graph.context import BUDGET, assemble_graph_context
+from qianxun.graph.context import BUDGET, ranked_context
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph, entity_id
 from qianxun.models.remote.breaker import Breaker, Outage, Paused
 from qianxun.models.threads import Lane
@@ -223,7 +223,7 @@ def _related(graph: KnowledgeGraph, requested: Mapping[int, float], budget: int)
     relations = relations[np.lexsort((relations, -graph.relations.weight[relations]))][:RELATIONS]
     ends = np.unique(np.concatenate([graph.relations.source[relations], graph.relations.target[relations]])).tolist()
     relevance = dict.fromkeys(ends, NEIGHBOUR) | dict(requested)
-    return assemble_graph_context(
+    return ranked_context(
         map(graph.entity_at, sorted(relevance)),
         (graph.relation(row, PLACES) for row in relations.tolist()),
         relevance={str(graph.ids[row]): weight for row, weight in relevance.items()},

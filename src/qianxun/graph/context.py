@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,7 +24,7 @@ RELATIONS: Final = 48
 CO_OCCURRENCE_WEIGHT: Final = 0.5  # of a relation that is only a co-occurrence
 
 
-def assemble_graph_context(
+def ranked_context(
     entities: Iterable[Entity],
     relations: Iterable[Relation] = (),
     *,
@@ -47,6 +47,32 @@ def assemble_graph_context(
     }
     ranked = sorted(by_id.values(), key=lambda entity: (-weights[entity.id], -entity.importance, entity.id))
     return fitted(GraphContext(tuple(ranked), tuple(_ranked(relations, weights)), tuple(communities)), budget)
+
+
+def assemble_graph_context(
+    entities: Iterable[Entity | Mapping[str, Any]],
+    relations: Iterable[Relation | Mapping[str, Any]] = (),
+    *,
+    relevance: Mapping[str, float] | None = None,
+    communities: Sequence[Community] = (),
+    budget: int = BUDGET,
+) -> dict[str, list[Mapping[str, Any]]]:
+    """`ranked_context` as ``{"entities": [{id, name, type}], "relationships": [{source, target, type}]}``.
+
+    Entities and relations may be given in this form, too. Raises BadInput for what lacks one of these keys.
+    """
+    nodes = [one if isinstance(one, Entity) else Entity(**_fields(one, "id", "name", "type")) for one in entities]
+    edges = [
+        one if isinstance(one, Relation) else Relation(**_fields(one, "source", "target", "type"), weight=1.0)
+        for one in relations
+    ]
+    return ranked_context(nodes, edges, relevance=relevance, communities=communities, budget=budget).as_dict()
+
+
+def _fields(one: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    if not isinstance(one, Mapping) or any(name not in one for name in names):
+        raise BadInput(f"图谱里的 {one!r} 不完整", hint=f"要有 {'、'.join(names)}")
+    return {name: str(one[name]) for name in names}
 
 
 def _ranked(relations: Iterable[Relation], weights: Mapping[str, float]) -> list[Relation]:
@@ -77,7 +103,7 @@ async def context_of(base: OpenBase, graph: KnowledgeGraph, local: LocalResult, 
     rows = list(dict.fromkeys((*rows, *ends[0], *ends[1])))
     communities = await summarised_communities(base, graph, seen.themes)
     return await asyncio.to_thread(
-        lambda: assemble_graph_context(
+        lambda: ranked_context(
             map(graph.entity_at, rows),
             [graph.relation(row, EVIDENCE_PER_RELATION) for row in relations.tolist()],
             relevance={str(graph.ids[row]): relevance.get(row, 0.1) for row in rows},
