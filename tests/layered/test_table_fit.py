@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from qianxun.core.types import Column
+from qianxun.question.question import read
+from qianxun.question.table_query import TableSearchQuery
 from qianxun.retrieve.layered.table_fit import (
     HEADERS,
     TITLE,
     TYPE,
-    TableQuestion,
     keyword_match,
     names_fit,
     names_of,
     structure,
-    table_question,
     title_fit,
 )
 from qianxun.text.chinese import analyse_query
@@ -23,8 +23,8 @@ PRICES = (Column("品名", ("品名",)), Column("单价（元）", ("单价（�
 ROWS = "办公用品价目表\n| 品名 | 单价（元） | 库存 |\n| A4 复印纸 | 22.5 | 120 |\n| 中性笔 | 2 | 900 |"
 
 
-def asked(text: str) -> TableQuestion:
-    return table_question(text, dict.fromkeys(analyse_query(text).words, 1.0))
+def asked(text: str) -> TableSearchQuery:
+    return read(text).for_table_search(dict.fromkeys(analyse_query(text).words, 1.0))
 
 
 def test_a_question_in_the_tables_own_words_fits_best() -> None:

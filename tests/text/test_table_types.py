@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from qianxun.core.types import Column, ColumnKind
-from qianxun.text.table_types import TableType, label, type_of, types_in_question
+from qianxun.question.question import read
+from qianxun.text.table_types import TableType, label, type_of
 
 
 def columns(*names: str) -> tuple[Column, ...]:
@@ -87,7 +88,7 @@ def test_the_title_comes_before_the_columns() -> None:
     ],
 )
 def test_a_question_names_the_type_it_is_after(question: str, expected: set[TableType]) -> None:
-    assert types_in_question(question) == expected
+    assert read(question).for_table_search({}).types == expected
 
 
 def test_every_type_has_a_chinese_name_of_its_own() -> None:

@@ -11,7 +11,7 @@ import base64
 import json
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -239,15 +239,18 @@ async def _table_text(reading: _Reading, text: str) -> ParsedFile:
 
 def _without_name(parsed: ParsedFile) -> ParsedFile:
     """The parsers name a table by its file where it has no title; this file has no name."""
-    blocks = [
-        _titled(block, "") if isinstance(block, TableBlock) and block.table.title == _NAMELESS else block
-        for block in parsed.blocks
-    ]
-    return replace(parsed, title="", blocks=tuple(blocks))
+    return replace(_retitled(parsed, lambda title: "" if title == _NAMELESS else title), title="")
 
 
-def _titled(block: TableBlock, title: str) -> TableBlock:
-    return replace(block, table=replace(block.table, title=title))
+def _retitled(parsed: ParsedFile, title: Callable[[str], str]) -> ParsedFile:
+    def changed(table: Table) -> Table:
+        return replace(table, title=title(table.title))
+
+    blocks = (replace(one, table=changed(one.table)) if isinstance(one, TableBlock) else one for one in parsed.blocks)
+    text = parsed.text
+    if text is not None:
+        text = replace(text, tables=tuple(replace(span, table=changed(span.table)) for span in text.tables))
+    return replace(parsed, blocks=tuple(blocks), text=text)
 
 
 def _json_rows(text: str) -> Any:
@@ -280,11 +283,10 @@ async def _table_rows(rows: Any) -> ParsedFile:
 
 def _captioned(parsed: ParsedFile, caption: str) -> ParsedFile:
     """The caption is the title of the table, where there is one; of several it is what they have in common."""
-    tables = [block for block in parsed.blocks if isinstance(block, TableBlock)]
-    if not caption or len(tables) != 1:
-        return parsed
-    blocks = (_titled(block, caption) if isinstance(block, TableBlock) else block for block in parsed.blocks)
-    return replace(parsed, blocks=tuple(blocks))
+    count = sum(isinstance(block, TableBlock) for block in parsed.blocks) + len(
+        parsed.text.tables if parsed.text else ()
+    )
+    return _retitled(parsed, lambda _: caption) if caption and count == 1 else parsed
 
 
 # ── passages ─────────────────────────────────────────────────────────────────────────────────────

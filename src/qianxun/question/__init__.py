@@ -5,7 +5,8 @@ Read `question.py` first: `read(text)` returns a `Question`, whose parts are com
     kinds           its kind for the analysis; small talk, courtesy
     subjects        several subjects of which it asks the same
     evidence_query  its terms, figures and times, as sentences of documents are scored by them
-    table_query     its plain form, as the names and cells of a table are matched with it
+    table_query     its plain form, as the names and cells of a table are matched with it; its words and types of
+                    table, as tables are searched by them
     graph_query     its units, as relations of a graph are matched with it
     relation_query  whether it asks for a relation between named things
     follow_ups      a question that leans on the conversation, made complete

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -11,7 +11,7 @@ from qianxun.question import kinds
 from qianxun.question.evidence_query import EvidenceQuery, evidence_query
 from qianxun.question.graph_query import GraphQuery, graph_query
 from qianxun.question.subjects import Subject, subjects
-from qianxun.question.table_query import TableQuery, table_query
+from qianxun.question.table_query import TableQuery, TableSearchQuery, table_query, table_search_query
 from qianxun.text.chinese import Analyser, fold
 from qianxun.text.synonyms import Thesaurus
 
@@ -51,6 +51,10 @@ class Question:
     @cached_property
     def for_tables(self) -> TableQuery:
         return table_query(self.text)
+
+    def for_table_search(self, words: Mapping[str, float]) -> TableSearchQuery:
+        """With the weights of its significant words, which depend on the base."""
+        return table_search_query(self.text, words)
 
     def for_evidence(self, doc_names: Iterable[str] = ()) -> EvidenceQuery:
         """Its terms, figures and times; names of documents, as far as it has them, are set apart."""

@@ -1,16 +1,22 @@
-"""A question as the names and cells of a table are matched with it: in plain form, its places as bits of a number."""
+"""A question as tables are compared with it.
+
+`table_query`: in plain form, its places as bits of a number, for the names and cells of a table that answers it.
+`table_search_query`: its weighted words, their places and the types it is about, for a table that is searched for.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Final
+from typing import Final, get_args
 
-from qianxun.question.words import listed
-from qianxun.text.chinese import fold, words
+from qianxun.question.words import cue, listed
+from qianxun.text.chinese import fold, places
+from qianxun.text.chinese import words as words_of
+from qianxun.text.table_types import TableType
 
 FILLER: Final = re.compile("|".join(sorted(map(re.escape, listed("filler.table")), key=len, reverse=True)))
 _ONE_FORM: Final = str.maketrans("（）【】［］〔〕，：；？！～＝＜＞％—–−", "()()()(),:;?!~=<>%---")
@@ -44,11 +50,41 @@ class TableQuery:
 def table_query(text: str) -> TableQuery:
     text = plain(text)
     informative = sum(1 << at for at, mark in enumerate(text) if mark.isalnum())
-    alone = {word for word in words(text) if len(word) == 1}
+    alone = {word for word in words_of(text) if len(word) == 1}
     for filler in FILLER.finditer(text):
         if filler.end() - filler.start() > 1 or filler.group() in alone:  # 上 carries nothing, but not that of 上海
             informative &= ~span(*filler.span())
     return TableQuery(text, informative)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSearchQuery:
+    """A question as titles, headers and types of tables are compared with it."""
+
+    folded: str
+    words: Mapping[str, float]  # its significant words with their weights
+    significant: frozenset[int]  # positions of the characters of those
+    types: frozenset[TableType]  # none where it could be any
+
+    @property
+    def keywords(self) -> Sequence[str]:
+        return [word for word in self.words if len(word) > 1] or list(self.words)
+
+
+def table_search_query(text: str, words: Mapping[str, float]) -> TableSearchQuery:
+    folded = fold(text)
+    significant = frozenset(at for word in words for at in positions(word, folded))
+    types = frozenset(type_ for type_ in get_args(TableType) if _is_about(type_, text))
+    return TableSearchQuery(folded, words, significant, types)
+
+
+def _is_about(type_: TableType, text: str) -> bool:
+    return cue(f"table_type.{type_}").search(text) is not None
+
+
+def positions(name: str, folded: str) -> Iterator[int]:
+    """The positions of the characters of a name, wherever it is in a text."""
+    return (at + offset for at in places(name, folded) for offset in range(len(name)))
 
 
 def span(start: int, end: int) -> int:

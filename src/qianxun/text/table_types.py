@@ -1,4 +1,4 @@
-"""The type of a table by its title and columns, and the types of table that a question is about.
+"""The type of a table by its title and columns; which of them a question is about, `question.table_query` reads.
 
 The rules are in `lexicon/table_types.toml`. Where none holds the type is unknown, which is better than a guess: it
 counts in the search for tables.
@@ -60,11 +60,6 @@ def _column_rules() -> tuple[_ColumnRule, ...]:
 def type_of(title: str, columns: Sequence[Column]) -> TableType | None:
     """The type of a table, None where neither its title nor its columns are plain about it."""
     return _by_title(title) or _by_columns(columns)
-
-
-def types_in_question(question: str) -> frozenset[TableType]:
-    """The types of table that a question is about; none where it could be any."""
-    return frozenset(type_ for type_, words in _rules("questions") if words.search(question))
 
 
 def type_called(name: str) -> TableType | None:

@@ -30,7 +30,6 @@ NEAREST: Final = "；下面是最接近的行"  # what a reason ends in, where t
 _MOST_SHOWN: Final = 20
 _SHOWS_CELLS: Final = ("lookup", "filter", "list", "max", "min", "top")  # as they are, and not what is computed of them
 _NAMES_TABLE: Final = re.compile("(?:表|单|册|明细|目录|统计|汇总|台账|一览|记录)$")
-_ALL_ROWS: Final = re.compile("(?:所有|全部|各|每个|每)的?$")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -148,7 +147,7 @@ def _names_label(query: TableQuery, sheet: Sheet, read: Understood) -> bool:
 
 
 def _means_rows(text: str, start: int, end: int) -> bool:
-    return _NAMES_TABLE.search(text[start:end]) is not None or _ALL_ROWS.search(text[:start]) is not None
+    return _NAMES_TABLE.search(text[start:end]) is not None or cue("several.rows").search(text[:start]) is not None
 
 
 def _refusal(query: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome) -> str:

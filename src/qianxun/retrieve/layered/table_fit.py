@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -13,12 +13,13 @@ import numpy as np
 
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.types import Chunk, Column, Found
+from qianxun.question.table_query import TableSearchQuery, positions
 from qianxun.rank.calibrate import Curve, clipped
 from qianxun.records import tables
 from qianxun.records.tables import TableHead
 from qianxun.retrieve.layered.search import Evidence
-from qianxun.text.chinese import fold, occurs_in, places
-from qianxun.text.table_types import TableType, type_called, type_of, types_in_question
+from qianxun.text.chinese import fold, occurs_in
+from qianxun.text.table_types import TableType, type_called, type_of
 
 # Shares of a table's structure, and of the keyword layer: set by hand, fitted to no set of questions.
 TITLE: Final = 0.40
@@ -28,16 +29,6 @@ WORDS_IN: Final = {"title": 0.4, "headers": 0.3, "content": 0.3}
 
 LOOKED_AT: Final = 60  # tables whose structure is read, the best by words and meaning
 _LONGEST_LABEL: Final = 20  # characters of a cell that may be the name of something
-
-
-@dataclass(frozen=True, slots=True)
-class TableQuestion:
-    """A question as tables are compared with it."""
-
-    folded: str
-    words: Mapping[str, float]  # its significant words with their weights
-    significant: frozenset[int]  # positions of the characters of those
-    types: frozenset[TableType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +67,7 @@ class TableCandidates:
     """Candidates by the key of their table, best first, for these questions: one, or its other wordings."""
 
     evidence: Evidence
-    questions: Sequence[TableQuestion]
+    questions: Sequence[TableSearchQuery]
     tables: Mapping[int, TableCandidate]
     common: Mapping[TableType | None, float]  # type → the share of the candidates that have it
     weight: float  # of the structure
@@ -106,14 +97,12 @@ class TableCandidates:
         return max((similarity for similarity in similarities if similarity is not None), default=None)
 
     def keyword_match(self, key: int) -> float:
-        words, table = self.questions[0].words, self.tables[key]
-        return keyword_match(
-            [word for word in words if len(word) > 1] or list(words), table.names, table.found.chunk.text
-        )
+        table = self.tables[key]
+        return keyword_match(self.questions[0].keywords, table.names, table.found.chunk.text)
 
 
 async def table_candidates(
-    base: OpenBase, evidence: Evidence, questions: Sequence[TableQuestion], weight: float
+    base: OpenBase, evidence: Evidence, questions: Sequence[TableSearchQuery], weight: float
 ) -> TableCandidates:
     keys = evidence.fused.keys.tolist()
     table_of = await read(base, tables.of_chunks, keys)
@@ -139,12 +128,6 @@ async def table_candidates(
 # ── fit ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def table_question(text: str, words: Mapping[str, float]) -> TableQuestion:
-    folded = fold(text)
-    significant = frozenset(at for word in words for at in _positions(word, folded))
-    return TableQuestion(folded, words, significant, types_in_question(text))
-
-
 def _names(head: TableHead, chunk: Chunk) -> Names:
     named = chunk.attributes.metadata.get("table_type")
     return names_of(head.title, head.columns, chunk.text, named if isinstance(named, str) else "")
@@ -168,7 +151,7 @@ def names_of(title: str, columns: tuple[Column, ...], text: str, named: str = ""
     )
 
 
-def structure(question: TableQuestion, names: Names, common: float = 0.0) -> Structure:
+def structure(question: TableSearchQuery, names: Names, common: float = 0.0) -> Structure:
     """Title .40, headers (and labels) .35, type .25, renormalised over what the table has.
 
     A type counts where the question mentions one, and the less the more ``common`` it is: the share of the candidates
@@ -184,7 +167,7 @@ def structure(question: TableQuestion, names: Names, common: float = 0.0) -> Str
     return Structure(score, title, headers, kind)
 
 
-def _type_fit(question: TableQuestion, names: Names, common: float) -> float | None:
+def _type_fit(question: TableSearchQuery, names: Names, common: float) -> float | None:
     if names.kind and (named := _share(names.kind, question.folded)):
         return named
     if not names.type or not question.types or common == 1.0:
@@ -192,7 +175,7 @@ def _type_fit(question: TableQuestion, names: Names, common: float) -> float | N
     return 1.0 - common if names.type in question.types else 0.0
 
 
-def title_fit(question: TableQuestion, title: str) -> float:
+def title_fit(question: TableSearchQuery, title: str) -> float:
     """The harmonic mean of the share of the title that is in the question, and of the question that is in the title.
 
     By pairs of characters, because a title is seldom quoted exactly: 铁路运输旅客 is asked for as 铁路旅客.
@@ -217,7 +200,7 @@ def _shared(text: str, other: str) -> set[int]:
     return {place for at in begins for place in (at, at + 1)}
 
 
-def names_fit(question: TableQuestion, names: Iterable[str]) -> float:
+def names_fit(question: TableSearchQuery, names: Iterable[str]) -> float:
     """Half the share of the question's characters that the names cover, half the share of its words that are in them.
 
     Characters, because names are often segmented otherwise than the question: 年度销售占比 in 2023年度销售占比最高.
@@ -225,7 +208,7 @@ def names_fit(question: TableQuestion, names: Iterable[str]) -> float:
     """
     names = [name for name in names if name]
     quoted = [name for name in names if len(name) > 1 and name in question.folded]
-    covered = {at for name in quoted for at in _positions(name, question.folded)}
+    covered = {at for name in quoted for at in positions(name, question.folded)}
     characters = len(covered & question.significant) / len(question.significant) if question.significant else 0.0
     joined = "\n".join(names)
     total = math.fsum(question.words.values())
@@ -241,8 +224,3 @@ def keyword_match(words: Sequence[str], names: Names, text: str) -> float:
     parts = {part: WORDS_IN[part] for part, inside in texts.items() if inside}
     shares = {part: sum(occurs_in(word, texts[part]) for word in words) / len(words) for part in parts}
     return math.fsum(parts[part] * shares[part] for part in parts) / math.fsum(parts.values())
-
-
-def _positions(name: str, folded: str) -> Iterator[int]:
-    """The positions of the characters of a name, wherever it is in a text."""
-    return (at + offset for at in places(name, folded) for offset in range(len(name)))

@@ -26,6 +26,7 @@ from qianxun.core.layered_types import (
 )
 from qianxun.core.options import SearchOptions, check
 from qianxun.core.types import Degraded, Found
+from qianxun.question.question import read as read_question
 from qianxun.records.tables import TableHead, row_starts, whole
 from qianxun.retrieve.fuse import DEEPEST, DEPTH
 from qianxun.retrieve.layered.ladder import (
@@ -43,7 +44,6 @@ from qianxun.retrieve.layered.table_fit import (
     TableCandidate,
     TableCandidates,
     table_candidates,
-    table_question,
 )
 from qianxun.retrieve.layered.table_rows import RowsShown, rows_shown
 from qianxun.text.headings import under_headings
@@ -124,7 +124,7 @@ class _Layers:
         if evidence is None:
             return rest
         texts = zip(expansions, evidence.criteria.weights, strict=True)
-        questions = [table_question(expansion.text, words) for expansion, words in texts]
+        questions = [read_question(expansion.text).for_table_search(words) for expansion, words in texts]
         found = await table_candidates(self.state.base, evidence, questions, self.weight)
         admitted = dict(rest)
         for key, candidate in found.tables.items():
@@ -141,7 +141,7 @@ class _Layers:
         depth = DEPTH
         while self._own is None:
             evidence = await self.state.evidence(depth)
-            question = table_question(self.state.plan.queries[0].text, evidence.criteria.weights[0])
+            question = read_question(self.state.plan.queries[0].text).for_table_search(evidence.criteria.weights[0])
             found = await table_candidates(self.state.base, evidence, [question], self.weight)
             if len(found.tables) >= LOOKED_AT or evidence.candidates.is_all or depth >= DEEPEST:
                 self._own = found
