@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import ModelUnavailable, RecallFailed
@@ -22,7 +22,7 @@ from qianxun.engine.settings import load
 from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.indexing import maintenance as upkeep
 from qianxun.jobs import repair
-from qianxun.records import chunks, outbox
+from qianxun.records import bases, chunks, outbox
 from qianxun.records.schema import KnowledgeBaseRow, VectorRow
 from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import FailingEmbedding, GatedEmbedding, doc, found, opened
@@ -195,7 +195,7 @@ def test_an_index_of_another_text_analysis_is_made_anew(tmp_path: Path) -> None:
             before = (await engine.base(kb)).index.stamp
             with engine.records.writing() as tx:
                 config = tx.execute(select(KnowledgeBaseRow.config)).scalar_one()
-                tx.execute(update(KnowledgeBaseRow).values(config={**config, "dictionary": ["保险待遇的"]}))
+                bases.change_config(tx, kb, {**config, "dictionary": ["保险待遇的"]}, tenant="local")
         async with opened(tmp_path) as (engine, kb):
             assert (await engine.base(kb)).index.stamp.analysis != before.analysis
             await require_everything(engine, kb)

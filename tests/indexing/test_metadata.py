@@ -79,7 +79,7 @@ def test_a_base_that_holds_such_a_document_opens_again(tmp_path: Path) -> None:
             base = (await engine.create_knowledge_base("a", model="none")).id
             await engine.add_documents(base, [Document("旧", "住院报销", metadata={"年": 2024})], wait=False)
             with engine.records.writing() as tx:
-                tx.exec_driver_sql("UPDATE document_versions SET metadata = ?", (json.dumps(nested),))
+                tx.exec_driver_sql("UPDATE document_versions SET checksum = NULL, metadata = ?", (json.dumps(nested),))
         async with Engine.open(tmp_path) as engine:
             await engine.add_documents(base, [Document("新", "门诊报销")])
             (chunk,) = await engine.chunks(base, "旧")

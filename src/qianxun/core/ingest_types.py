@@ -86,7 +86,8 @@ class Finding:
     """One way in which records and index disagree."""
 
     # missing_in_index | not_in_records | other_vector | orphan_{chunk,facts} | {chunk,question}_without_vector |
-    # chunk_without_facts | waiting | corrupt
+    # chunk_without_facts | waiting | corrupt | damaged_{settings,document,chunk,table,question,vector}: not what was
+    # written, by its checksum; the detail names documents
     kind: str
     count: int
     examples: tuple[int, ...] = ()

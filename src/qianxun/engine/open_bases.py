@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from qianxun.bases.base import OpenBase, Serving, stamp_for
-from qianxun.core.errors import BadInput, IndexUnusable, QianxunError
+from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, QianxunError
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, IndexBackend, nothing
 from qianxun.core.system.fair_slots import FairSlots
@@ -206,6 +206,8 @@ class OpenBases:
     async def _opened(self, about: KnowledgeBase) -> OpenBase:
         """The base with its index, which is sound and up to date with the records when this returns."""
         config, model = about.config, self._model(about)
+        if "chunk_size" not in config or "chunk_overlap" not in config:
+            raise BadSettings(f"知识库“{about.name}”存下的设置已损坏", hint="从备份恢复 qianxun.db")
         analyser = Analyser(config.get("dictionary", ()))
         stamp = stamp_for(about, model, analyser)
         unusable = ""

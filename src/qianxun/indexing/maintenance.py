@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, stamp_for
-from qianxun.core.errors import IndexUnusable
+from qianxun.core.errors import IndexUnusable, ModelError
 from qianxun.core.ingest_types import Finding, Verdict
 from qianxun.core.ports import EmbeddingModel, Index, nothing
 from qianxun.core.types import IndexBatch, IndexEntry, Keys, Vector
@@ -23,11 +23,12 @@ from qianxun.indexing.outbox_indexer import (
     drain,
     entries_of,
     is_out_of_step,
+    missing_vectors,
     unbroken,
     unlike,
     with_vectors,
 )
-from qianxun.records import bases, chunks, graph, listing, outbox, pairs, terms
+from qianxun.records import bases, checksums, chunks, documents, graph, listing, outbox, pairs, terms
 from qianxun.records.chunks import Material
 from qianxun.records.database import open as database
 
@@ -48,6 +49,7 @@ Progress = Callable[[int], None]
 async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progress = nothing) -> int:
     """Rebuilds the index from the records beside the old one, and switches. Returns the number of chunks.
 
+    Chunks and vectors that are not what was written are made anew first, where the text of their document is sound.
     Under another model than the base's the chunks are embedded again, and the base has that model after the switch.
     Searches use the old index until then; writes wait in the outbox.
     """
@@ -55,6 +57,7 @@ async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progr
         # Raises if the base was deleted while this waited: nothing would delete an index that is begun now.
         # The outbox may have rows that are in the records already: applying those again later changes nothing.
         sequence = await asyncio.to_thread(_indexed_sequence, base)
+        mended = await asyncio.to_thread(_mend, base)
         built = await base.backend.build(base.id, stamp_for(base.about, model, base.analyser))
         try:
             total = await _fill(base, built, model, on_chunks)
@@ -63,8 +66,19 @@ async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progr
             await built.close()
             raise
         await unbroken(_switch(base, Serving(built, model)))
-    await drain(base, preparing=False)
+    await drain(base, preparing=mended > 0)
     return total
+
+
+def _mend(base: OpenBase) -> int:
+    """Puts documents with damaged chunks back into the queue. Returns how many."""
+    with base.records.reading() as tx:
+        keys = checksums.mendable(tx, base.id)
+    if not keys:
+        return 0
+    log.error("base %s: the chunks of %s documents are not what was written and are made anew", base.id, len(keys))
+    with base.records.writing() as tx:
+        return documents.prepare_again(tx, base.id, keys)
 
 
 async def _switch(base: OpenBase, fresh: Serving) -> None:
@@ -103,7 +117,16 @@ def _page(base: OpenBase, model: str, after: int) -> list[Material]:
 
 
 def _entries(base: OpenBase, model: EmbeddingModel | None, page: list[Material]) -> tuple[IndexEntry, ...]:
-    return entries_of(base, with_vectors(base, model, page))
+    if damaged := [piece.key for piece in page if piece.is_damaged]:
+        log.error("base %s: %s vectors are not what was written, such as that of %s", base.id, len(damaged), damaged[0])
+    try:
+        return entries_of(base, with_vectors(base, model, page))
+    except ModelError as error:
+        # A vector that was lost takes no other with it; those that the model has never made are what it is there for.
+        if not all(piece.is_damaged for piece in missing_vectors(model, page)):
+            raise
+        log.error("base %s: chunks enter the index without their damaged vectors; rebuild it later: %s", base.id, error)
+        return entries_of(base, page)
 
 
 def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
@@ -163,7 +186,8 @@ def _look(base: OpenBase) -> _Snapshot:
         if is_graph_enabled(base) and not waiting:
             unread = graph.unread_count(tx, base.id, facts_origin(base.analyser))
         findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx, unread))
-        damage = (Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx))
+        damage = [Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx)]
+        damage += checksums.damaged_rows(tx, base.id)
         chunk_keys, question_keys = chunks.served_keys(tx, base.id), pairs.served_keys(tx, base.id)
         spread = chunk_keys[:: max(len(chunk_keys) // SAMPLE, 1)]
         sampled = np.union1d(spread, chunk_keys[-SAMPLE:]).tolist() if base.model is not None else []

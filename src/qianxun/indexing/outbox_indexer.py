@@ -271,10 +271,8 @@ def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequenc
 
     A chunk and a question may have the same key: their fields differ.
     """
-    if model is None:
-        return material
-    missing = [piece for piece in material if piece.vector is None or len(piece.vector) != model.dimension]
-    if not missing:
+    missing = missing_vectors(model, material)
+    if model is None or not missing:
         return material
     vectors = embed([read_under_headings(piece.text, piece.headings) for piece in missing], model)
     with base.records.writing() as tx:
@@ -283,6 +281,13 @@ def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequenc
             write(tx, base.id, model.name, [missing[at].key for at in own], vectors[own])
     found = {(piece.field, piece.key): vector for piece, vector in zip(missing, vectors, strict=True)}
     return [piece._replace(vector=found.get((piece.field, piece.key), piece.vector)) for piece in material]
+
+
+def missing_vectors(model: EmbeddingModel | None, material: Iterable[Material]) -> list[Material]:
+    """What has no vector of this model."""
+    if model is None:
+        return []
+    return [piece for piece in material if piece.vector is None or len(piece.vector) != model.dimension]
 
 
 def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry, ...]:

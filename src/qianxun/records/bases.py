@@ -17,7 +17,7 @@ from qianxun.core.errors import AlreadyThere, BadInput, NotFound
 from qianxun.core.limits import NAME_LIMIT
 from qianxun.core.types import KnowledgeBase
 from qianxun.core.unicode import is_storable, storable
-from qianxun.records import pairs
+from qianxun.records import checksums, pairs
 from qianxun.records.database.counters import allocate, count_up
 from qianxun.records.database.statements import Compiled, compiled, select_in
 from qianxun.records.schema import (
@@ -65,6 +65,7 @@ def create(
     name = _free_name(tx, name, check_tenant(tenant))
     (number,) = allocate(tx, "knowledge_base", 1)
     now = datetime.now(UTC)
+    config = dict(config or {})
     tx.execute(
         insert(KnowledgeBaseRow).values(
             id=number,
@@ -73,10 +74,11 @@ def create(
             kind=kind,
             embedding_model=embedding_model,
             dimension=dimension,
-            config=dict(config or {}),
+            config=config,
             indexed_sequence=0,
             created_at=now,
             updated_at=now,
+            checksum=checksums.of_values(number, tenant, name, kind, embedding_model, dimension, config),
         )
     )
     return get(tx, number, tenant=tenant)
@@ -189,6 +191,9 @@ def _change(tx: Connection, knowledge_base: int, tenant: str, /, **values: Any) 
     changed = tx.execute(update(KnowledgeBaseRow).where(own).values(**values, updated_at=datetime.now(UTC)))
     if not changed.rowcount:
         raise missing(knowledge_base)
+    own_row = KnowledgeBaseRow.id == knowledge_base
+    checksum = checksums.of_row(tx.execute(_select().where(own_row)).one(), checksums.BASE)
+    tx.execute(update(KnowledgeBaseRow).where(own_row).values(checksum=checksum))
 
 
 def revise(tx: Connection, knowledge_base: int) -> None:

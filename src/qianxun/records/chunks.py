@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from sqlalchemy import Connection, Dialect, bindparam, delete, func, select
 
 from qianxun.core.types import Attributes, Chunk, Keys, Prepared, Vector, VectorField
 from qianxun.core.unicode import is_storable
-from qianxun.records import graph, pairs, rows
+from qianxun.records import checksums, graph, pairs, rows
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import (
     Compiled,
@@ -20,17 +21,20 @@ from qianxun.records.database.statements import (
     in_slices,
     insert_rows,
     keys_of,
+    reading_damage,
     select_in,
     served_chunks,
 )
-from qianxun.records.pairs import VECTOR_TYPE, Attached, vector_rows_of, write_model_vectors
+from qianxun.records.pairs import Attached, sound_vector, vector_rows_of, write_model_vectors
 from qianxun.records.schema import ChunkRow, DocumentRow, GraphFactsRow, VectorRow, VersionRow
+
+log = logging.getLogger(__name__)
 
 CHUNK = (
     "key", "knowledge_base_id", "document_key", "generation", "position", "start", "end", "kind", "page",
-    "table_position", "headings", "text",
+    "table_position", "headings", "text", "checksum",
 )  # fmt: skip
-VECTOR = ("chunk_key", "model", "vector")
+VECTOR = ("chunk_key", "model", "vector", "checksum")
 
 
 class Material(NamedTuple):
@@ -44,6 +48,7 @@ class Material(NamedTuple):
     field: VectorField = "content"
     questions: tuple[str, ...] = ()  # of a chunk, in the order of their keys
     headings: tuple[str, ...] = ()  # above a chunk
+    is_damaged: bool = False  # has a stored vector that is not what was written, and is given none
 
 
 def chunk_id(knowledge_base: int, doc_id: str, position: int) -> str:
@@ -80,8 +85,10 @@ def _chunk_rows(
     knowledge_base: int, document_key: int, generation: int, keys: range, work: Prepared
 ) -> Iterator[tuple[Any, ...]]:
     for at, (key, piece) in enumerate(zip(keys, work.pieces, strict=True)):
-        place = (at, piece.start, piece.end, piece.kind, piece.page, piece.table)
-        yield (key, knowledge_base, document_key, generation, *place, list(piece.headings), piece.text)
+        place = (at, piece.start, piece.end, piece.kind, piece.page)
+        headings = list(piece.headings)
+        checksum = checksums.of_chunk(key, generation, *place, headings, piece.text)
+        yield (key, knowledge_base, document_key, generation, *place, piece.table, headings, piece.text, checksum)
 
 
 def write_vectors(
@@ -126,22 +133,33 @@ def _joined(*columns: Any) -> Any:
     )
 
 
-_CHUNK = (
-    ChunkRow.key, ChunkRow.generation, ChunkRow.position, ChunkRow.start, ChunkRow.end, ChunkRow.kind, ChunkRow.page,
-    ChunkRow.headings, ChunkRow.text, VersionRow.name,
-)  # fmt: skip
+_CHUNK = (*checksums.CHUNK, ChunkRow.checksum, VersionRow.name)
 _ENTRY = (ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings)
 _ATTRIBUTES = (DocumentRow.doc_id, *rows.ATTRIBUTES)
 
 
 def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Chunk]:
-    """The chunks by key; a key whose chunk has been deleted has no entry."""
+    """The chunks by key; a key whose chunk has been deleted, or is not what was written, has no entry."""
     found: dict[int, Chunk] = {}
     for part in in_slices(list(keys)):
         numbered = {f"key_{at}": key for at, key in enumerate(part)}
         for row in _page_query(tx.dialect, len(part)).rows(tx, {"knowledge_base": knowledge_base, **numbered}):
-            found[row[0]] = _chunk(knowledge_base, row)
+            if _is_sound(row):
+                found[row[0]] = _chunk(knowledge_base, row)
     return found
+
+
+def _is_sound(row: Sequence[Any]) -> bool:
+    """Whether a row of `_CHUNK` is what was written."""
+    is_sound = checksums.is_sound_chunk(row[9], row[:9])
+    if not is_sound:
+        log.error("the text of chunk %s does not match its checksum and is not given out; see qianxun verify", row[0])
+    return is_sound
+
+
+def damaged_keys(tx: Connection, keys: Sequence[int]) -> list[int]:
+    """Those of the chunks that are not what was written."""
+    return [key for part in in_slices(keys) for key, _ in checksums.damaged_chunks(tx, ChunkRow.key.in_(part))]
 
 
 def existing_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> set[int]:
@@ -168,12 +186,14 @@ def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]
         DocumentRow.doc_id == doc_id,
         ChunkRow.generation == DocumentRow.served,
     )
-    return [_chunk(knowledge_base, row) for row in tx.execute(query.order_by(ChunkRow.position)).all()]
+    with reading_damage(tx):
+        found = tx.execute(query.order_by(ChunkRow.position)).all()
+    return [_chunk(knowledge_base, row) for row in found if _is_sound(row)]
 
 
 def _chunk(knowledge_base: int, row: Sequence[Any]) -> Chunk:
     """By position: faster than by the names of a row."""
-    key, generation, position, start, end, kind, page, headings, text, name, doc_id, *about = row
+    key, generation, position, start, end, kind, page, headings, text, _, name, doc_id, *about = row
     user_id, project_id, content_type, tags, metadata = about
     return Chunk(
         key=key,
@@ -221,7 +241,15 @@ def with_questions(found: list[Material], questions: Sequence[Attached]) -> list
             found[at] = piece._replace(questions=tuple(question.question for question in own))
     attributes = {piece.key: piece.attributes for piece in found}
     return found + [
-        Material(one.key, one.document_key, one.question, one.vector, attributes[one.chunk_key], "question")
+        Material(
+            one.key,
+            one.document_key,
+            one.question,
+            one.vector,
+            attributes[one.chunk_key],
+            "question",
+            is_damaged=one.is_damaged,
+        )
         for one in questions
         if one.chunk_key in attributes
     ]
@@ -229,7 +257,7 @@ def with_questions(found: list[Material], questions: Sequence[Attached]) -> list
 
 def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> list[Material]:
     query = (
-        _joined(*_ENTRY, VectorRow.vector, *_ATTRIBUTES)
+        _joined(*_ENTRY, VectorRow.vector, VectorRow.checksum, *_ATTRIBUTES)
         .outerjoin(VectorRow, (VectorRow.chunk_key == ChunkRow.key) & (VectorRow.model == model))
         .where(condition, ChunkRow.generation == DocumentRow.served)
         .order_by(ChunkRow.key)
@@ -238,13 +266,17 @@ def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> 
     # One object for each kind of chunk of a document: an index stores it once for all of them.
     shared: dict[tuple[int, str], Attributes] = {}
     found = []
-    for row in tx.execute(query):
+    with reading_damage(tx):
+        stored = tx.execute(query).all()
+    for row in stored:
         alike = (row.document_key, row.kind)
         if alike not in shared:
             shared[alike] = rows.attributes_of(row.doc_id, row, row.kind)
-        vector = None if row.vector is None else np.frombuffer(row.vector, dtype=VECTOR_TYPE)
+        vector = sound_vector(row.key, row.vector, row.checksum)
+        is_damaged = row.vector is not None and vector is None
         above = tuple(row.headings)
-        found.append(Material(row.key, row.document_key, row.text, vector, shared[alike], headings=above))
+        piece = Material(row.key, row.document_key, row.text, vector, shared[alike], headings=above)
+        found.append(piece._replace(is_damaged=True) if is_damaged else piece)
     return found
 
 
@@ -264,19 +296,23 @@ def served_keys(tx: Connection, knowledge_base: int) -> Keys:
 def newest_vectors(tx: Connection, knowledge_base: int, model: str, limit: int) -> list[tuple[int, Vector]]:
     """Of the served chunks with the highest keys: key and vector."""
     query = (
-        served_chunks(knowledge_base, ChunkRow.key, VectorRow.vector)
+        served_chunks(knowledge_base, ChunkRow.key, VectorRow.vector, VectorRow.checksum)
         .join(VectorRow, (VectorRow.chunk_key == ChunkRow.key) & (VectorRow.model == model))
         .order_by(ChunkRow.key.desc())
         .limit(limit)
     )
-    return [(key, np.frombuffer(vector, dtype=VECTOR_TYPE)) for key, vector in tx.execute(query)]
+    return _sound_vectors(tx.execute(query))
 
 
 def vectors_of(tx: Connection, model: str, keys: Sequence[int]) -> list[tuple[int, Vector]]:
     """Key and vector of those of these chunks that have one."""
-    query = select(VectorRow.chunk_key, VectorRow.vector).where(VectorRow.model == model)
-    found = select_in(tx, query, VectorRow.chunk_key, keys)
-    return [(row.chunk_key, np.frombuffer(row.vector, dtype=VECTOR_TYPE)) for row in found]
+    query = select(VectorRow.chunk_key, VectorRow.vector, VectorRow.checksum).where(VectorRow.model == model)
+    return _sound_vectors(select_in(tx, query, VectorRow.chunk_key, keys))
+
+
+def _sound_vectors(found: Iterable[Any]) -> list[tuple[int, Vector]]:
+    checked = ((key, sound_vector(key, stored, checksum)) for key, stored, checksum in found)
+    return [(key, vector) for key, vector in checked if vector is not None]
 
 
 def count(tx: Connection, knowledge_base: int) -> int:

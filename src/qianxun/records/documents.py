@@ -23,18 +23,19 @@ from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Accepted, Document, Outcome, Prepared, Submission
 from qianxun.core.unicode import is_storable, storable
-from qianxun.records import pairs, rows
+from qianxun.records import checksums, pairs, rows
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
 from qianxun.records.database.counters import CounterName, allocate
 from qianxun.records.database.statements import in_slices, insert_rows, select_in
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
-from qianxun.records.schema import ChunkRow, DocumentRow, KnowledgeBaseRow, PairRow, TableRow, VersionRow
+from qianxun.records.schema import Base, ChunkRow, DocumentRow, KnowledgeBaseRow, PairRow, TableRow, VersionRow
 
 ID_LIMIT = 255
 # Between two attempts at a document. A later time was set by a clock that was ahead, and counts as reached.
 LONGEST_WAIT = timedelta(minutes=5)
 OWNER = ("knowledge_base_id", "document_key", "generation")
+UNLINKED = ("key", *OWNER, "position", "question", "answer", "origin")  # a pair without a chunk yet
 DOCUMENT = (
     "key", "knowledge_base_id", "doc_id", "generation", "served", "status", "attempts", "outages", "created_at",
     "updated_at",
@@ -237,11 +238,18 @@ def _write_versions(tx: Connection, knowledge_base: int, work: list[_Decision]) 
         spans = document.structure.tables if document.structure else ()
         tables.extend((*owner, at, *rows.table_values(span)) for at, span in enumerate(spans))
         if d.submission.prepared is None:
-            unlinked.extend((*owner, at, pair.question, pair.answer) for at, pair in enumerate(document.pairs))
+            given = enumerate(document.pairs)
+            unlinked.extend((*owner, at, pair.question, pair.answer, pairs.GIVEN) for at, pair in given)
     _drop_overtaken(tx, [d.key for d in work if d.known])
-    insert_rows(tx, VersionRow, (*OWNER, "fingerprint", *rows.VERSION), versions)
-    insert_rows(tx, TableRow, ("key", *OWNER, "position", *rows.TABLE), _numbered(tx, "table", tables))
-    insert_rows(tx, PairRow, ("key", *OWNER, "position", "question", "answer"), _numbered(tx, "pair", unlinked))
+    _insert(tx, VersionRow, (*OWNER, "fingerprint", *rows.VERSION), checksums.VERSION, versions)
+    _insert(tx, TableRow, ("key", *OWNER, "position", *rows.TABLE), checksums.TABLE, _numbered(tx, "table", tables))
+    _insert(tx, PairRow, UNLINKED, checksums.PAIR, _numbered(tx, "pair", unlinked))
+
+
+def _insert(
+    tx: Connection, model: type[Base], names: Sequence[str], covered: Sequence[str], found: Sequence[tuple[Any, ...]]
+) -> None:
+    insert_rows(tx, model, (*names, "checksum"), [checksums.with_checksum(names, covered, row) for row in found])
 
 
 def _numbered(tx: Connection, name: CounterName, found: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -303,6 +311,21 @@ def complete(
         )
         tx.execute(statement, [{"at": key, "to": generation} for key, generation, _ in ready])
     return {key: (own, pair_keys.get(key, range(0))) for key, own in keys.items()}
+
+
+def prepare_again(tx: Connection, knowledge_base: int, document_keys: Sequence[int]) -> int:
+    """Has the chunks of these documents made anew from their text, at the same generation. Returns how many."""
+    query = select(DocumentRow.key, DocumentRow.generation).where(
+        DocumentRow.knowledge_base_id == knowledge_base,
+        DocumentRow.status == "indexed",
+        DocumentRow.served == DocumentRow.generation,
+    )
+    found = [(row.key, row.generation, "updated") for row in select_in(tx, query, DocumentRow.key, document_keys)]
+    for key, _, _ in found:
+        remove_chunks(tx, key)
+        tx.execute(update(DocumentRow).where(DocumentRow.key == key).values(status="pending", served=0))
+    append(tx, knowledge_base, found)
+    return len(found)
 
 
 def settle(tx: Connection, versions: Sequence[tuple[int, int]]) -> None:

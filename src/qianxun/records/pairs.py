@@ -11,8 +11,16 @@ from sqlalchemy import Connection, delete, select
 
 from qianxun.core.types import Keys, Prepared, QAPair, Vector, Vectors
 from qianxun.core.unicode import storable
+from qianxun.records import checksums
 from qianxun.records.database.counters import allocate
-from qianxun.records.database.statements import delete_in, in_slices, insert_rows, keys_of, select_in
+from qianxun.records.database.statements import (
+    delete_in,
+    in_slices,
+    insert_rows,
+    keys_of,
+    reading_damage,
+    select_in,
+)
 from qianxun.records.schema import ChunkRow, DocumentRow, PairRow, PairVectorRow, VectorRow
 
 GIVEN = "given"
@@ -21,7 +29,7 @@ PAIR = (
     "key", "knowledge_base_id", "document_key", "generation", "position", "chunk_key", "question", "answer", "origin",
     "chunk_digest",
 )  # fmt: skip
-VECTOR = ("pair_key", "model", "vector")
+VECTOR = ("pair_key", "model", "vector", "checksum")
 
 
 class Attached(NamedTuple):
@@ -32,6 +40,7 @@ class Attached(NamedTuple):
     chunk_key: int
     question: str
     vector: Vector | None
+    is_damaged: bool = False  # has a stored vector that is not what was written, and is given none
 
 
 def digest_of(text: str) -> str:
@@ -62,7 +71,7 @@ def write(
         owner = (knowledge_base, document_key, generation)
         found.extend(_rows(owner, own, work, chunk_keys[document_key]))
         vectors.extend(vector_rows_of(own, work.model, work.question_vectors))
-    insert_rows(tx, PairRow, PAIR, found)
+    insert_rows(tx, PairRow, (*PAIR, "checksum"), [checksums.with_checksum(PAIR, checksums.PAIR, row) for row in found])
     insert_rows(tx, PairVectorRow, VECTOR, vectors)
     return ranges
 
@@ -78,7 +87,12 @@ def vector_rows_of(keys: range, model: str, vectors: Vectors | None) -> Iterator
     """The rows of chunk or pair vectors."""
     if vectors is not None:
         for key, vector in zip(keys, np.asarray(vectors, dtype=VECTOR_TYPE), strict=True):
-            yield (key, model, vector.tobytes())
+            yield vector_row(key, model, vector)
+
+
+def vector_row(key: int, model: str, vector: Vector) -> tuple[Any, ...]:
+    data = vector.tobytes()
+    return (key, model, data, checksums.of_vector(key, data))
 
 
 def write_vectors(tx: Connection, knowledge_base: int, model: str, keys: Sequence[int], vectors: Vectors) -> None:
@@ -88,7 +102,7 @@ def write_vectors(tx: Connection, knowledge_base: int, model: str, keys: Sequenc
 
 def write_model_vectors(
     tx: Connection,
-    vector_row: type[VectorRow] | type[PairVectorRow],
+    vector_table: type[VectorRow] | type[PairVectorRow],
     owner: type[ChunkRow] | type[PairRow],
     knowledge_base: int,
     model: str,
@@ -96,13 +110,13 @@ def write_model_vectors(
     vectors: Vectors,
 ) -> None:
     """Vectors of chunks or pairs under one model, in the place of those they had; for those that still exist."""
-    key_name = "chunk_key" if vector_row is VectorRow else "pair_key"
-    delete_in(tx, vector_row, getattr(vector_row, key_name), keys, vector_row.model == model)
+    key_name = "chunk_key" if vector_table is VectorRow else "pair_key"
+    delete_in(tx, vector_table, getattr(vector_table, key_name), keys, vector_table.model == model)
     own = select(owner.key).where(owner.knowledge_base_id == knowledge_base)
     existing = {row.key for row in select_in(tx, own, owner.key, keys)}
     keyed = zip(keys, np.asarray(vectors, dtype=VECTOR_TYPE), strict=True)
-    rows = [(key, model, vector.tobytes()) for key, vector in keyed if key in existing]
-    insert_rows(tx, vector_row, (key_name, "model", "vector"), rows)
+    rows = [vector_row(key, model, vector) for key, vector in keyed if key in existing]
+    insert_rows(tx, vector_table, (key_name, "model", "vector", "checksum"), rows)
 
 
 def drop_other_vectors(tx: Connection, knowledge_base: int, model: str) -> None:
@@ -143,16 +157,29 @@ def of_chunks(tx: Connection, knowledge_base: int, first: int, last: int, model:
 
 
 def _attached(tx: Connection, model: str, condition: Any) -> list[Attached]:
-    columns = (PairRow.key, PairRow.document_key, PairRow.chunk_key, PairRow.question, PairVectorRow.vector)
+    stored = (PairVectorRow.vector, PairVectorRow.checksum)
+    columns = (PairRow.key, PairRow.document_key, PairRow.chunk_key, PairRow.question, *stored)
     query = (
         _served(*columns)
         .outerjoin(PairVectorRow, (PairVectorRow.pair_key == PairRow.key) & (PairVectorRow.model == model))
         .where(condition)
     )
-    return [
-        Attached(key, document, chunk, question, None if vector is None else np.frombuffer(vector, dtype=VECTOR_TYPE))
-        for key, document, chunk, question, vector in tx.execute(query)
-    ]
+    found = []
+    with reading_damage(tx):
+        rows = tx.execute(query).all()
+    for key, document, chunk, question, stored_vector, checksum in rows:
+        vector = sound_vector(key, stored_vector, checksum)
+        is_damaged = stored_vector is not None and vector is None
+        found.append(Attached(key, document, chunk, question, vector, is_damaged))
+    return found
+
+
+def sound_vector(key: int, stored: bytes | None, checksum: int | None) -> Vector | None:
+    """A stored vector, unless there is none or it is not what was written."""
+    if stored is None or not checksums.is_sound_vector(key, stored, checksum) or len(stored) % VECTOR_TYPE.itemsize:
+        return None
+    vector = np.frombuffer(stored, dtype=VECTOR_TYPE)
+    return vector if np.isfinite(vector).all() else None
 
 
 def made_for(tx: Connection, knowledge_base: int, origin: str, texts: Sequence[str]) -> dict[str, tuple[QAPair, ...]]:

@@ -3,6 +3,8 @@
 Keys of documents and chunks and the outbox sequence come from `counters`, not from the database's own sequences: the
 counter's row stays locked until the transaction commits, so sequence order *is* commit order (a consumer can never
 skip a row that commits late), keys are never reused, and bulk inserts need no RETURNING, which MySQL lacks.
+
+Rows with text, vectors or settings have a ``checksum`` of their other columns (`checksums`).
 """
 
 from __future__ import annotations
@@ -107,6 +109,7 @@ class KnowledgeBaseRow(Base):
     indexed_sequence: ColumnElement[int] = column(BigKey)
     created_at: ColumnElement[datetime] = column(Moment)
     updated_at: ColumnElement[datetime] = column(Moment)
+    checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
 
 
 class DocumentRow(Base):
@@ -152,6 +155,7 @@ class VersionRow(Base):
     fingerprint: ColumnElement[str] = column(String(64))
     structure: ColumnElement[dict[str, Any] | None] = column(JSON, nullable=True)
     content: ColumnElement[str] = column(LongText)
+    checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
 
 
 class ChunkRow(Base):
@@ -173,6 +177,7 @@ class ChunkRow(Base):
     table_position: ColumnElement[int | None] = column(Integer, nullable=True)
     headings: ColumnElement[list[str]] = column(JSON)
     text: ColumnElement[str] = column(LongText)
+    checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
 
 
 class VectorRow(Base):
@@ -183,6 +188,7 @@ class VectorRow(Base):
     chunk_key: ColumnElement[int] = column(BigKey, ForeignKey("chunks.key"), primary_key=True)
     model: ColumnElement[str] = column(String(200), primary_key=True)
     vector: ColumnElement[bytes] = column(LargeBinary)  # little-endian float32
+    checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
 
 
 class TableRow(Base):
@@ -203,6 +209,7 @@ class TableRow(Base):
     rows: ColumnElement[list[Any]] = column(JSON)
     texts: ColumnElement[list[Any]] = column(JSON)
     row_starts: ColumnElement[list[int]] = column(JSON)
+    checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
 
 
 class PairRow(Base):
@@ -228,6 +235,7 @@ class PairRow(Base):
     answer: ColumnElement[str] = column(LongText)
     origin: ColumnElement[str] = column(String(220), server_default="given")  # given | model:<name>
     chunk_digest: ColumnElement[str | None] = column(String(40), nullable=True)
+    checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
 
 
 class PairVectorRow(Base):
@@ -238,6 +246,7 @@ class PairVectorRow(Base):
     pair_key: ColumnElement[int] = column(BigKey, ForeignKey("qa_pairs.key"), primary_key=True)
     model: ColumnElement[str] = column(String(200), primary_key=True)
     vector: ColumnElement[bytes] = column(LargeBinary)  # little-endian float32
+    checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
 
 
 class TermRow(Base):

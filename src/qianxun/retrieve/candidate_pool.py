@@ -96,12 +96,18 @@ class ScoresByKey:
 
 
 def unknown_keys(base: OpenBase, pool: CandidatePool) -> list[Degraded]:
-    """Arms that found chunks which are not in the records, though the index has nothing left to catch up with."""
+    """Arms that found chunks which are not in the records, though the index has nothing left to catch up with; and
+    how many chunks were left out because they are not what was written."""
     with base.records.reading() as tx:
-        if outbox.depth(tx, base.id):
-            return []
-    counts = {arm: sum(key in by_key for key in pool.dropped) for arm, by_key in pool.arms.items()}
-    return [
+        damaged = chunks.damaged_keys(tx, pool.dropped)
+        is_behind = outbox.depth(tx, base.id) > 0
+    reason = f"{len(damaged)} 个片段与存下时的校验和不符，已略去；请运行 qianxun verify"
+    left_out = [Degraded("records", reason)] if damaged else []
+    if is_behind:
+        return left_out
+    dropped = set(pool.dropped).difference(damaged)
+    counts = {arm: sum(key in by_key for key in dropped) for arm, by_key in pool.arms.items()}
+    return left_out + [
         Degraded(arm, f"给出了 {count} 个记录里没有的片段，已略去；可运行 qianxun verify 核对索引")
         for arm, count in counts.items()
         if count

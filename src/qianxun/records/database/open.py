@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
-HEAD = "0009"  # the newest of them
+HEAD = "0010"  # the newest of them
 WRITING = "qianxun_writing"
 VERSIONS = Table(  # as Alembic has it
     "alembic_version",
@@ -68,12 +68,17 @@ _decode = json.JSONDecoder().decode
 
 
 def _loads(stored: str | bytes) -> Any:
-    """Most tags, headings and metadata are empty, and a search reads three of them per chunk."""
+    """Most tags, headings and metadata are empty, and a search reads three of them per chunk. What is damaged reads as
+    empty, which its row's checksum tells from what was written."""
     if stored in ("[]", b"[]"):
         return []
     if stored in ("{}", b"{}"):
         return {}
-    return _decode(stored if isinstance(stored, str) else stored.decode())
+    try:
+        return _decode(stored if isinstance(stored, str) else stored.decode())
+    except ValueError:
+        log.error("a stored value is not the JSON that was written: run qianxun verify")
+        return {}
 
 
 def sqlite_url(path: Path) -> str:
@@ -273,5 +278,5 @@ def integrity_problems(tx: Connection) -> list[str]:
     """Problems that SQLite reports of its file; other databases check themselves."""
     if tx.dialect.name != "sqlite":
         return []
-    found = [row[0] for row in tx.exec_driver_sql("PRAGMA quick_check(5)")]
+    found = [row[0] for row in tx.exec_driver_sql("PRAGMA integrity_check(5)")]
     return [problem for problem in found if problem != "ok"]

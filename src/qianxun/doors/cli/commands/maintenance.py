@@ -72,6 +72,9 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+ORIGINALS = ("damaged_document", "damaged_table", "damaged_question", "damaged_settings")  # nothing to mend them from
+
+
 def _show_verdict(verdict: Verdict) -> None:
     console, name = out(), escape(verdict.knowledge_base)
     documents, chunks = verdict.documents, verdict.chunks
@@ -82,7 +85,13 @@ def _show_verdict(verdict: Verdict) -> None:
     console.print(f"[red]✗[/] {name}：{counts}")
     for finding in verdict.findings:
         console.print(f"    {_finding(finding)}", markup=False)
-    warn(f"  修复：qianxun rebuild --kb {name}", f"  To mend it: qianxun rebuild --kb {name}")
+    if any(finding.kind in ORIGINALS for finding in verdict.findings):
+        warn(
+            "  原文、表格或问答坏了：从备份恢复，或 qianxun delete 之后再 add；设置坏了：核对后用 kb set 写一次",
+            "  Damaged originals: restore a backup, or delete and add them again; settings: check kb show, then kb set",
+        )
+    if any(finding.kind not in ORIGINALS for finding in verdict.findings):
+        warn(f"  修复：qianxun rebuild --kb {name}", f"  To mend it: qianxun rebuild --kb {name}")
 
 
 def _finding(finding: Finding) -> str:

@@ -1,0 +1,164 @@
+"""Checksums of rows: text, vectors and settings of record say whether they are what was written.
+
+Every row carries the CRC-32 of its own columns, made when it is written and stored beside them. It finds any flipped
+bit and any garbage; it is no seal against people who may write to the database. What a checksum covers must never
+change: the rows of every database carry it. See docs/decisions/0018-checksums.md for what it costs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+from zlib import crc32
+
+from sqlalchemy import Connection, null, select
+
+from qianxun.core.ingest_types import Finding
+from qianxun.records.database.statements import reading_damage
+from qianxun.records.schema import (
+    Base,
+    ChunkRow,
+    DocumentRow,
+    KnowledgeBaseRow,
+    PairRow,
+    PairVectorRow,
+    TableRow,
+    VectorRow,
+    VersionRow,
+)
+
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=repr).encode  # damage may be of any type
+
+# The columns of each table that its checksum covers, in this order; those of chunks and vectors are below.
+VERSION = (
+    "document_key", "generation", "name", "format", "content_type", "user_id", "project_id", "tags", "metadata",
+    "source", "fingerprint", "structure", "content",
+)  # fmt: skip
+TABLE = (
+    "document_key", "generation", "position", "start", "end", "title", "source", "notes", "columns", "rows", "texts",
+    "row_starts",
+)  # fmt: skip
+PAIR = ("document_key", "generation", "position", "chunk_key", "question", "answer", "origin")
+BASE = ("id", "tenant", "name", "kind", "embedding_model", "dimension", "config")
+
+
+def of_chunk(
+    key: int,
+    generation: int,
+    position: int,
+    start: int,
+    end: int,
+    kind: str,
+    page: int | None,
+    headings: Sequence[str],
+    text: str,
+) -> int:
+    """Of a chunk. Checked for every result of every search: this takes half as long as `of_values`."""
+    place = crc32(f"{key},{generation},{position},{start},{end},{kind},{page}".encode())
+    return crc32(text.encode(), crc32("\n".join(headings).encode(), place) if headings else place)
+
+
+def of_vector(key: int, vector: bytes) -> int:
+    return crc32(vector, key & 0xFFFFFFFF)
+
+
+def is_sound_chunk(checksum: int | None, values: Sequence[Any]) -> bool:
+    """Whether a chunk is what was written; ``values`` are what `of_chunk` takes, of whatever type damage made them."""
+    try:
+        return checksum == of_chunk(*values) or checksum is None
+    except (TypeError, AttributeError):
+        return False
+
+
+def is_sound_vector(key: int, vector: Any, checksum: int | None) -> bool:
+    return isinstance(vector, bytes) and (checksum is None or checksum == of_vector(key, vector))
+
+
+def of_values(*values: object) -> int:
+    """Of the values of a row, JSON as it is read back."""
+    return crc32("\0".join(value if isinstance(value, str) else _dumps(value) for value in values).encode())
+
+
+def with_checksum(names: Sequence[str], covered: Sequence[str], row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row with its checksum at the end; ``names`` are those of its columns."""
+    values: Mapping[str, Any] = dict(zip(names, row, strict=True))
+    return (*row, of_values(*(values.get(name) for name in covered)))
+
+
+def of_row(row: Any, covered: Sequence[str]) -> int:
+    return of_values(*(row._mapping[name] for name in covered))
+
+
+# ── check ────────────────────────────────────────────────────────────────────────────────────────
+
+PAGE = 500  # rows that are read at once
+EXAMPLES = 5
+CHUNK = (  # what `of_chunk` takes
+    ChunkRow.key, ChunkRow.generation, ChunkRow.position, ChunkRow.start, ChunkRow.end, ChunkRow.kind, ChunkRow.page,
+    ChunkRow.headings, ChunkRow.text,
+)  # fmt: skip
+
+Damaged: TypeAlias = Iterator[tuple[int, int | None]]
+"""Keys of rows, and of the documents they belong to."""
+
+
+def damaged_rows(tx: Connection, knowledge_base: int) -> Iterator[Finding]:
+    """Everything of a base that is not what was written, kind by kind, with a few of the documents."""
+    for kind, found in (
+        ("damaged_settings", _damaged(tx, KnowledgeBaseRow, BASE, KnowledgeBaseRow.id == knowledge_base)),
+        ("damaged_document", _damaged(tx, VersionRow, VERSION, VersionRow.knowledge_base_id == knowledge_base)),
+        ("damaged_chunk", damaged_chunks(tx, ChunkRow.knowledge_base_id == knowledge_base)),
+        ("damaged_table", _damaged(tx, TableRow, TABLE, TableRow.knowledge_base_id == knowledge_base)),
+        ("damaged_question", _damaged(tx, PairRow, PAIR, PairRow.knowledge_base_id == knowledge_base)),
+        ("damaged_vector", _damaged_vectors(tx, VectorRow, VectorRow.chunk_key, ChunkRow, knowledge_base)),
+        ("damaged_vector", _damaged_vectors(tx, PairVectorRow, PairVectorRow.pair_key, PairRow, knowledge_base)),
+    ):
+        if rows := list(found):
+            yield Finding(kind, len(rows), tuple(key for key, _ in rows[:EXAMPLES]), _names(tx, rows))
+
+
+def mendable(tx: Connection, knowledge_base: int) -> list[int]:
+    """The documents with damaged chunks whose own text, tables and questions are what was written: their chunks can be
+    made anew."""
+    keys = {document for _, document in damaged_chunks(tx, ChunkRow.knowledge_base_id == knowledge_base)}
+    for model, covered in ((VersionRow, VERSION), (TableRow, TABLE), (PairRow, PAIR)):
+        keys -= {document for _, document in _damaged(tx, model, covered, model.document_key.in_(keys))}
+    return sorted(key for key in keys if key is not None)
+
+
+def _names(tx: Connection, rows: Sequence[tuple[int, int | None]]) -> str:
+    """The ids of the first documents among these rows."""
+    keys = list(dict.fromkeys(document for _, document in rows if document is not None))[:EXAMPLES]
+    return "、".join(tx.execute(select(DocumentRow.doc_id).where(DocumentRow.key.in_(keys))).scalars())
+
+
+def _damaged(tx: Connection, model: type[Base], covered: Sequence[str], own: Any) -> Damaged:
+    columns = model.__table__.c
+    first, document = next(iter(columns)), columns["document_key"] if "document_key" in columns else null()
+    for key, owner, checksum, *values in _rows(
+        tx, select(first, document, columns["checksum"], *(columns[name] for name in covered)).where(own)
+    ):
+        if checksum is not None and checksum != of_values(*values):
+            yield key, owner
+
+
+def damaged_chunks(tx: Connection, condition: Any) -> Damaged:
+    for document, checksum, *values in _rows(
+        tx, select(ChunkRow.document_key, ChunkRow.checksum, *CHUNK).where(condition)
+    ):
+        if not is_sound_chunk(checksum, values):
+            yield values[0], document
+
+
+def _damaged_vectors(tx: Connection, model: Any, key: Any, owner: Any, knowledge_base: int) -> Damaged:
+    query = select(key, owner.document_key, model.vector, model.checksum).join(owner, owner.key == key)
+    for number, document, vector, checksum in _rows(tx, query.where(owner.knowledge_base_id == knowledge_base)):
+        if not is_sound_vector(number, vector, checksum):
+            yield number, document
+
+
+def _rows(tx: Connection, query: Any) -> Iterator[Any]:
+    with reading_damage(tx):
+        for part in tx.execute(query, execution_options={"yield_per": PAGE}).partitions():
+            yield from part
