@@ -72,6 +72,7 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder in which somebody works who follows the README."""
     prepare(tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("门诊费用报销多少\n"))  # what is said in a chat
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
     root, own = logging.getLogger(), logging.getLogger("qianxun")
@@ -105,6 +106,7 @@ def test_every_command_runs(at_home: Path) -> None:
     assert "85%" in shown["search"]
     assert "85%" in shown["ask"]
     assert "[1] 手册.md" in shown["ask"]
+    assert "60%" in shown["chat"]
     assert "85%" in shown["tables"]
     assert "住院" in shown["texts"]
     assert "逐字节相同" in shown["replay"]

@@ -75,6 +75,7 @@ class Option:
     words: tuple[str, ...] = ()  # … and what stands for None, as people and requests write them
     default: Any = None
     wire: str = ""  # its place in the body of a request: "retrieval_config.top_k"; "": no caller can choose it
+    also: str = ""  # another place there: what one request has at its top, another has in its section
     label: str = ""  # in messages, where that is not its name
     least: float | None = None
     most: float | None = None
@@ -88,6 +89,11 @@ class Option:
     argument: str = ""  # its name there, where that is not `wire_name`
     to_wire: Callable[[Any], Any] = _same
     from_wire: Callable[[Any], Any] = _same
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """In the body of a request, its own first."""
+        return (self.wire, self.also) if self.also else (self.wire,)
 
     @property
     def wire_name(self) -> str:
@@ -164,6 +170,7 @@ class SearchOptions:
         int,
         Option(
             wire="retrieval_config.top_k",
+            also="top_k",
             least=1,
             most=TOP_K_LIMIT,
             in_base=True,
@@ -179,6 +186,7 @@ class SearchOptions:
         float,
         Option(
             wire="retrieval_config.score_threshold",
+            also="score_threshold",
             label="阈值",
             least=0,
             most=1,
@@ -246,6 +254,7 @@ class SearchOptions:
         bool,
         Option(
             wire="retrieval_config.fuzzy",
+            also="fuzzy",
             in_base=True,
             about="要不要宽松匹配的结果；不写则用知识库或服务的配置",
             flags=("--fuzzy/--no-fuzzy",),
@@ -329,6 +338,7 @@ class AskOptions:
         int | None,
         Option(
             wire="top_k",
+            also="retrieval_config.top_k",
             least=1,
             most=TOP_K_LIMIT,
             in_base=True,
@@ -371,6 +381,7 @@ class TextsOptions:
         int | None,
         Option(
             wire="top_k",
+            also="retrieval_config.top_k",
             least=1,
             most=TOP_K_LIMIT,
             in_base=True,

@@ -416,3 +416,5 @@ class DocumentState:
     chunks: int
     updated_at: str
     source: str = ""  # where it came from: a path, a URL; a service tells it to those who may write
+    tags: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=dict)

@@ -238,10 +238,15 @@ class Engine:
         return await self.records.read(lambda tx: bases.every(tx, tenant=self.tenant, limit=limit, after=after))
 
     async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase:
-        """A base by its id or name. Raises NotFound."""
+        """A base by its id or name; of a text that is both, the id counts. Raises NotFound."""
         if isinstance(name_or_id, int):
             return await self.records.read(lambda tx: bases.get(tx, name_or_id, tenant=self.tenant))
-        return await self.records.read(lambda tx: bases.by_name(tx, name_or_id, tenant=self.tenant))
+        return await self.records.read(lambda tx: bases.find(tx, name_or_id, tenant=self.tenant))
+
+    async def base_id(self, name_or_id: str) -> int:
+        """The id of the base that `knowledge_base` finds; without a look at the records for that of an open base."""
+        number = int(name_or_id) if name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) < 19 else 0
+        return number if self._bases.is_open(number, self.tenant) else (await self.knowledge_base(name_or_id)).id
 
     async def delete_knowledge_base(self, knowledge_base: int) -> None:
         """Deletes a base with everything in it."""

@@ -1,4 +1,4 @@
-"""Bases and models as the requests of other programs name them, and models run for a request alone.
+"""Models as the requests of other programs name them, and models run for a request alone.
 
 Such a run has threads of its own, apart from those of searches; those of a registered model are its own, too.
 """
@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 
 from qianxun.core.errors import BadInput, NotFound
-from qianxun.core.limits import MAX_ID, NAME_LIMIT
+from qianxun.core.limits import NAME_LIMIT
 from qianxun.core.model_types import UserModel, is_ref
 from qianxun.core.options import rerank_from_wire
 from qianxun.core.ports import EmbeddingModel, RerankModel
-from qianxun.core.types import KnowledgeBase, Vectors
+from qianxun.core.types import Vectors
 from qianxun.core.unicode import storable
 from qianxun.core.vectors import EMBED_SLICE, embed, unit_rows
 from qianxun.engine.embedding_models import NO_MODEL
@@ -31,19 +31,6 @@ from qianxun.text.tokens import tokens_of_all
 
 NAMES_SHOWN: Final = 20  # in a hint
 SEE_MODELS: Final = "用 GET /v1/models 查看可用的"
-
-
-async def find_base(engine: Engine, name_or_id: str) -> KnowledgeBase:
-    """The tenant's base of this name; otherwise that of this id. Raises NotFound."""
-    try:
-        return await engine.knowledge_base(name_or_id)
-    except NotFound:
-        is_id = name_or_id.isascii() and name_or_id.isdigit() and len(name_or_id) <= len(str(MAX_ID))
-    try:
-        return await engine.knowledge_base(int(name_or_id) if is_id else 0)
-    except NotFound:
-        shown, hint = storable(name_or_id)[:NAME_LIMIT], "用 GET /v1/knowledge-bases 查看这把密钥的租户有哪些"
-        raise NotFound(f"没有名称或编号为“{shown}”的知识库", hint=hint) from None
 
 
 def count_tokens(texts: Iterable[str]) -> int:
@@ -81,7 +68,7 @@ async def find_embedding(engine: Engine, name: str) -> NamedEmbedding:
         chosen = await asyncio.to_thread(engine.embeddings.choose, known, engine.registry)
     else:
         try:
-            base = await find_base(engine, name)
+            base = await engine.knowledge_base(name)
         except NotFound:
             raise no_such_model(name) from None
         chosen = base.embedding_model, base.dimension

@@ -61,6 +61,10 @@ class OpenBases:
         """Base → why it cannot be opened, or not be searched in full, right now."""
         return {**self._failed, **self.repairs.reasons()}
 
+    def is_open(self, knowledge_base: int, tenant: str) -> bool:
+        base = self._open.get(knowledge_base)
+        return base is not None and base.about.tenant == tenant
+
     def own(self, knowledge_base: int, tenant: str) -> BaseRecords:
         """The records of a base, in transactions that begin by checking whose it is."""
         return BaseRecords(self.records, knowledge_base, tenant)

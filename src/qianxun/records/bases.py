@@ -40,6 +40,8 @@ from qianxun.records.schema import (
 
 KINDS = ("documents", "examples")
 TENANT_LIMIT = 64
+LONGEST_ID = 18  # digits that a database can store
+SEE_BASES = "用 qianxun kb list 或 GET /v1/knowledge-bases 查看已有的知识库"
 
 
 def check_tenant(tenant: str) -> str:
@@ -114,7 +116,7 @@ def is_key(number: int) -> bool:
 
 
 def missing(knowledge_base: int) -> NotFound:
-    return NotFound(f"没有编号为 {knowledge_base} 的知识库", hint="用 qianxun kb list 查看已有的知识库")
+    return NotFound(f"没有编号为 {knowledge_base} 的知识库", hint=SEE_BASES)
 
 
 def get(tx: Connection, knowledge_base: int, *, tenant: str) -> KnowledgeBase:
@@ -127,12 +129,16 @@ def identity(tx: Connection, knowledge_base: int) -> str:
     return _identity(tx.execute(_select().where(KnowledgeBaseRow.id == knowledge_base)).one())
 
 
-def by_name(tx: Connection, name: str, *, tenant: str) -> KnowledgeBase:
-    own = _select().filter_by(name=name.strip(), tenant=tenant)
-    row = tx.execute(own).first() if is_storable(name) else None
+def find(tx: Connection, name_or_id: str, *, tenant: str) -> KnowledgeBase:
+    """By its id as a text, or else by its name: of a name that is also the id of a base the id counts."""
+    name = name_or_id.strip()
+    is_id = name.isascii() and name.isdigit() and len(name) <= LONGEST_ID
+    own = _select().filter_by(tenant=tenant)
+    row = tx.execute(own.filter_by(id=int(name))).first() if is_id else None
+    if row is None and is_storable(name):
+        row = tx.execute(own.filter_by(name=name)).first()
     if row is None:
-        named = storable(name)[:NAME_LIMIT]
-        raise NotFound(f"没有名为“{named}”的知识库", hint=f"先创建：qianxun kb create {named}")
+        raise NotFound(f"没有名称或编号为“{storable(name)[:NAME_LIMIT]}”的知识库", hint=SEE_BASES)
     return _base(row)
 
 

@@ -33,6 +33,8 @@ def _states() -> Any:
         VersionRow.user_id,
         VersionRow.project_id,
         VersionRow.source,
+        VersionRow.tags,
+        VersionRow.extra.label("metadata"),
     )
     return select(DocumentRow.__table__, *shown, chunks).join(VersionRow, version)
 
@@ -128,6 +130,8 @@ def _state(row: Row[Any], unseen: Collection[int]) -> DocumentState:
         chunks=row.chunks,
         updated_at=row.updated_at.isoformat(timespec="seconds"),
         source=row.source,
+        tags=tuple(row.tags),
+        metadata=rows.metadata_of(row.metadata),
     )
 
 

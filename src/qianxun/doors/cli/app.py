@@ -10,6 +10,7 @@ import typer
 from qianxun.core.errors import BadInput
 from qianxun.doors.cli.commands.ask import ask
 from qianxun.doors.cli.commands.bases import app as bases
+from qianxun.doors.cli.commands.chat import chat
 from qianxun.doors.cli.commands.demo import demo
 from qianxun.doors.cli.commands.doctor import doctor
 from qianxun.doors.cli.commands.documents import add, delete, show
@@ -109,7 +110,7 @@ def _address(url: str | None, data: str | None) -> str:
 
 app.add_typer(bases, name="kb")
 for commands in (
-    (add, search, ask, texts, tables, show, delete, verify, rebuild),
+    (add, search, ask, chat, texts, tables, show, delete, verify, rebuild),
     (doctor, demo, logs, replay, migrate, copy, serve, mcp),
 ):
     for command in commands:

@@ -7,7 +7,8 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
@@ -86,11 +87,46 @@ def expect_data(settings: Settings, hint: tuple[str, str] | None = None) -> None
     expect_records(settings, ("数据", "nothing"), hint or elsewhere)
 
 
+def expect_base(settings: Settings) -> None:
+    """`expect_records` of a command that needs a knowledge base."""
+    create = f"{program(settings)} kb create NAME"
+    expect_records(
+        settings,
+        ("知识库", "no knowledge base"),
+        (
+            f"先运行 {create}；数据若在别处，用 --data DIR 指明",
+            f"First run: {create}; or say where the data is with --data DIR",
+        ),
+    )
+
+
 def with_library(session: Session, work: Callable[[Library], Awaitable[T]], *, may_create: bool = False) -> T:
     """Does the work with the service of ``--url``, or with the data folder as `with_engine` does."""
     if session.url:
         return with_client(session, work)
     return with_engine(session.settings(), work, may_create=may_create)
+
+
+@contextmanager
+def open_library(session: Session) -> Iterator[tuple[Library, asyncio.Runner]]:
+    """What `with_library` works with, for as long as the block lasts: a command that talks with people awaits nothing
+    while it waits for them."""
+    if not session.url:
+        expect_base(session.settings())
+    with asyncio.Runner() as runner, ExitStack() as closed:
+        stack = AsyncExitStack()
+        closed.callback(lambda: runner.run(stack.aclose()))
+        yield runner.run(stack.enter_async_context(_opened(session))), runner
+
+
+def _opened(session: Session) -> AbstractAsyncContextManager[Library]:
+    if session.url:
+        from qianxun.doors.client import Client
+
+        return Client(session.url, key=session.key)
+    from qianxun.engine.engine import Engine
+
+    return Engine.open(settings=session.settings(), background=False)
 
 
 def with_client(session: Session, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -108,15 +144,7 @@ def with_client(session: Session, work: Callable[[Client], Awaitable[T]]) -> T:
 def with_engine(settings: Settings, work: Callable[[Engine], Awaitable[T]], *, may_create: bool = False) -> T:
     """Opens the data folder, does the work, closes it. Only ``may_create`` makes a folder that does not exist."""
     if not may_create:
-        create = f"{program(settings)} kb create NAME"
-        expect_records(
-            settings,
-            ("知识库", "no knowledge base"),
-            (
-                f"先运行 {create}；数据若在别处，用 --data DIR 指明",
-                f"First run: {create}; or say where the data is with --data DIR",
-            ),
-        )
+        expect_base(settings)
 
     async def opened() -> T:
         from qianxun.engine.engine import Engine
@@ -166,14 +194,11 @@ def called() -> str:
 
 
 async def find_base(library: Library, name: str, start: str) -> KnowledgeBase:
-    """By name, then by number. Raises NotFound with the names that exist; suggestions begin with ``start``."""
+    """By number, then by name. Raises NotFound with the names that exist; suggestions begin with ``start``."""
     try:
         return await library.knowledge_base(name)
     except NotFound as error:
         known = await library.knowledge_bases()
-        numbered = [base for base in known if str(base.id) == name]
-        if numbered:
-            return numbered[0]
         names = "、".join(base.name for base in known)
         create = f"{start} kb create {quoted(name)}"
         raise NotFound(

@@ -139,10 +139,10 @@ class Client:
         return tuple(found)
 
     async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase:
-        """By id, or by name."""
-        if isinstance(name_or_id, int):
-            return await self._ask(Request("GET", f"{BASES}/{name_or_id}"), read_base)
-        for base in await self.knowledge_bases():
+        """By id, or by name; of a text that is both, the id counts."""
+        if isinstance(name_or_id, int) or "/" not in name_or_id:
+            return await self._ask(Request("GET", f"{BASES}/{segment(str(name_or_id).strip())}"), read_base)
+        for base in await self.knowledge_bases():  # a slash separates the parts of an address
             if base.name == name_or_id:
                 return base
         raise NotFound(f"没有名为“{name_or_id}”的知识库", hint="用 qianxun kb list 查看已有的知识库")

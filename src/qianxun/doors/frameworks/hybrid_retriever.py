@@ -213,19 +213,10 @@ def here(engine: Engine) -> BlockingEngine | None:
 async def base_of(engine: Engine | Client, graph_id: GraphId | None) -> KnowledgeBase:
     """The base of that name or id; None: the only one. Raises NotFound, or BadInput where there are several."""
     if graph_id is not None:
-        return await _named(engine, graph_id)
+        return await engine.knowledge_base(graph_id)
     bases = await engine.knowledge_bases(limit=2)
     if len(bases) > 1:
         raise BadInput("有多个知识库，没有说是哪一个", hint="请给出 graph_id：知识库的名称或编号")
     if not bases:
         raise NotFound("还没有知识库", hint="请先建一个：qianxun kb create 名称")
     return bases[0]
-
-
-async def _named(engine: Engine | Client, graph_id: GraphId) -> KnowledgeBase:
-    try:
-        return await engine.knowledge_base(graph_id)
-    except NotFound:
-        if isinstance(graph_id, str) and graph_id.isascii() and graph_id.isdecimal():
-            return await engine.knowledge_base(int(graph_id))
-        raise

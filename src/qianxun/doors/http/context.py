@@ -10,12 +10,10 @@ from typing import Annotated, Any
 from fastapi import Depends, Path, Request
 
 from qianxun.core.errors import Forbidden
-from qianxun.core.limits import MAX_ID
+from qianxun.core.limits import NAME_LIMIT
 from qianxun.doors.http.concurrency import ConcurrencyLimit
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings
-
-BaseId = Annotated[int, Path(description="知识库的编号", ge=1, le=MAX_ID, examples=[1001])]
 
 
 @dataclass
@@ -48,6 +46,23 @@ async def tenant_engine(request: Request) -> Engine:
 
 
 TenantEngine = Annotated[Engine, Depends(tenant_engine)]
+
+BaseName = Annotated[
+    str,
+    Path(
+        description="知识库的编号或名称；名称恰是另一个知识库的编号时，以编号为准",
+        min_length=1,
+        max_length=NAME_LIMIT,
+        examples=["1001"],
+    ),
+]
+
+
+async def base_id(knowledge_base_id: BaseName, engine: TenantEngine) -> int:
+    return await engine.base_id(knowledge_base_id)
+
+
+BaseId = Annotated[int, Depends(base_id)]
 
 
 def read_only_key() -> Forbidden:

@@ -29,7 +29,6 @@ from qianxun.doors.http.field_errors import InvalidField
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import ForeignRequest, Number
 from qianxun.doors.http.responses import json_response
-from qianxun.engine.names import find_base
 
 FIELD_NAME_LIMIT: Final = 200
 AT: Final = "metadata_condition.conditions"
@@ -171,7 +170,7 @@ async def retrieve(
         return json_response({"records": []})
     options = {**body.options(), "trace_id": trace_id(request)}
     async with recall_slot(request):
-        base = await find_base(engine, str(body.knowledge_id))
+        base = await engine.knowledge_base(str(body.knowledge_id))
         recall = await engine.retrieve(base.id, body.query, **options)
     return json_response({"records": [_record(found) for found in recall.found]})
 

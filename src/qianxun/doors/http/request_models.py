@@ -116,15 +116,18 @@ MODEL_REQUIRED: Final[dict[str, Any]] = {
 
 
 def with_options(kind: Any, section: str, base: type[RequestModel] = RequestModel) -> type[RequestModel]:
-    """``base`` with a field for every plain option of ``kind`` that is in this section of the body."""
-    plain = [option for option in choices_of(kind).values() if option.is_plain and option.about]
+    """``base`` with a field for every plain option of ``kind`` that has a place in this section of the body."""
     derived: dict[str, Any] = {
-        option.wire_name: _field(option) for option in plain if option.wire.rpartition(".")[0] == section
+        place.rpartition(".")[2]: _field(option, place)
+        for option in choices_of(kind).values()
+        if option.is_plain and option.about
+        for place in option.places
+        if place.rpartition(".")[0] == section
     }
     return create_model(base.__name__, __base__=base, **derived)
 
 
-def _field(offered: Option) -> tuple[Any, Any]:
+def _field(offered: Option, place: str) -> tuple[Any, Any]:
     bounds: dict[str, Any] = {"ge": offered.least, "le": offered.most}
     kinds: dict[Any, Any] = {
         int: Annotated[int, Field(**bounds), Number],
@@ -134,21 +137,33 @@ def _field(offered: Option) -> tuple[Any, Any]:
     }
     examples = [offered.example] if offered.example is not None else None
     kind = Literal[offered.words] if offered.words else kinds[offered.type]
+    if place != offered.wire:
+        return kind | None, Field(default=None, description=f"与 {offered.wire} 相同，写一处就够")
     if (offered.literals == offered.words != () or offered.type is bool) and not offered.in_base:
         return kind, Field(default=offered.default, description=offered.about)
     return kind | None, Field(default=None, description=offered.about, examples=examples)
 
 
 def read_choices(kind: Any, body: BaseModel, without: Container[str] = ()) -> dict[str, Any]:
-    """What a body chooses of the options of ``kind``, by their names. Raises BadFilterField, naming the field."""
+    """What a body chooses of the options of ``kind``, by their names.
+
+    Raises BadFilterField, naming the field, and InvalidField for an option that is given twice and not the same.
+    """
     chosen: dict[str, Any] = {}
     for name, offered in choices_of(kind).items():
-        value: Any = body
-        for part in offered.wire.split("."):
-            value = getattr(value, part, None)
-        if value is not None and name not in without:
-            chosen[name] = offered.from_wire(value.root if isinstance(value, RootModel) else value)
+        values = [value for place in offered.places if (value := _at(body, place)) is not None]
+        if values and values[0] != values[-1]:
+            raise InvalidField(offered.also, f"与 {offered.wire} 的 {values[0]} 不一致", hint="去掉其中一个")
+        if values and name not in without:
+            chosen[name] = offered.from_wire(values[0].root if isinstance(values[0], RootModel) else values[0])
     return chosen
+
+
+def _at(body: BaseModel, place: str) -> Any:
+    value: Any = body
+    for part in place.split("."):
+        value = getattr(value, part, None)
+    return value
 
 
 def ask_choices(body: BaseModel, doc_ids: Sequence[str] | None) -> dict[str, Any]:
@@ -234,6 +249,10 @@ class Filters(RootModel[dict[str, Any]]):
 
 class WithQuery(RequestModel):
     query: QueryText
+
+
+class AskConfig(with_options(AskOptions, "retrieval_config")):  # type: ignore[misc]
+    """What searches have here, in a question or a layered search too."""
 
 
 class Search(with_options(SearchOptions, "", WithQuery)):  # type: ignore[misc]

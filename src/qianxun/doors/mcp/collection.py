@@ -40,11 +40,11 @@ class Collection:
         return [base for base in bases if self.only is None or base.id in self.only]
 
     async def base(self, named: str | int) -> KnowledgeBase:
-        """By its name, or by its number. Raises NotFound, with the names that there are."""
+        """By its number, or by its name. Raises NotFound, with the names that there are."""
         bases = await self.bases()
         name = str(named).strip()
-        by_name = [base for base in bases if base.name == name]
-        found = by_name or [base for base in bases if str(base.id) == name]
+        by_id = [base for base in bases if str(base.id) == name]
+        found = by_id or [base for base in bases if base.name == name]
         if found:
             return found[0]
         names = "、".join(base.name for base in bases[:NAMED])

@@ -20,7 +20,7 @@ from qianxun.doors.cli.views.drawing import show_degraded
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from qianxun.core.answer_types import Answer, AnswerEvent
+    from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed
     from qianxun.core.types import KnowledgeBase
 
 PARTIAL = 1  # the exit code of what was cut off
@@ -61,7 +61,9 @@ def ask(
         base, answer = with_library(session, lambda library: _answer(library, request))
         print_json(written_answer(base.id, answer))
     elif stream:
-        if with_library(session, lambda library: _streamed(library, request)):
+        from qianxun.core.answer_types import Failed
+
+        if isinstance(with_library(session, lambda library: stream_answer(library, request)), Failed):
             raise typer.Exit(PARTIAL)
     else:
         answer, advice = with_library(session, lambda library: _advised(library, request))
@@ -97,8 +99,8 @@ async def _advised(library: Library, request: Request) -> tuple[Answer, str]:
     return answer, await _advice(library, request, base, answer)
 
 
-async def _streamed(library: Library, request: Request) -> bool:
-    """Shows the answer as it comes; whether it was cut off."""
+async def stream_answer(library: Library, request: Request) -> Done | Failed:
+    """Shows the answer as it comes. Returns its end."""
     from qianxun.core.answer_types import Done, Failed, Token
 
     console = out()
@@ -120,7 +122,7 @@ async def _streamed(library: Library, request: Request) -> bool:
             note(tr(f"✗ 语言模型没能作答：{reason}", f"✗ The language model did not answer: {reason}"), "red")
     _show_final(console, shown, last.answer)
     _show_rest(console, request, last.answer, await _advice(library, request, base, last.answer))
-    return isinstance(last, Failed)
+    return last
 
 
 def _show_final(console: Console, shown: str, answer: Answer) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from fastapi import APIRouter, Body, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.ingest_types import EventOutcome
-from qianxun.core.limits import DOC_ID_LIMIT, EVENT_ID_LIMIT, MAX_ID
+from qianxun.core.limits import DOC_ID_LIMIT, EVENT_ID_LIMIT, MAX_ID, NAME_LIMIT
 from qianxun.doors.http.context import TenantEngine, Writer
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Number
@@ -28,6 +28,8 @@ CONTENT_REQUIRED: Final[dict[str, Any]] = {
 
 router = APIRouter(tags=["文档"])
 
+BaseText: TypeAlias = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT)]
+
 
 class Event(BaseModel):
     """What the sender knows of the document; fields of its own are ignored."""
@@ -35,7 +37,9 @@ class Event(BaseModel):
     model_config = ConfigDict(extra="allow", json_schema_extra=CONTENT_REQUIRED)
 
     type: Literal["document.created", "document.updated", "document.deleted", "created", "updated", "deleted"]
-    knowledge_base_id: Annotated[int, Field(ge=1, le=MAX_ID), Number] = Field(examples=[1001])
+    knowledge_base_id: Annotated[int, Field(ge=1, le=MAX_ID, strict=True)] | BaseText = Field(
+        description="知识库的编号或名称", examples=[1001]
+    )
     document_id: str = Field(min_length=1, max_length=DOC_ID_LIMIT, description="文档的编号", examples=["123"])
     event_id: str | None = Field(
         default=None, max_length=EVENT_ID_LIMIT, description="同一个 event_id 只生效一次", examples=["evt-20260101-1"]
@@ -68,8 +72,9 @@ async def receive(
     engine: TenantEngine, body: Annotated[Event, Body(openapi_examples=request_examples("events"))]
 ) -> Response:
     """答复之时事件已持久地记下。重复的、迟到的不改变任何东西；说不通的以 422 退回，原因在 `msg`。"""
-    handler = await engine.events(body.knowledge_base_id)
-    outcome = await handler.handle(body.model_dump(exclude_none=True))
+    base = await engine.base_id(str(body.knowledge_base_id))
+    handler = await engine.events(base)
+    outcome = await handler.handle({**body.model_dump(exclude_none=True), "knowledge_base_id": base})
     if outcome.result == "rejected":
         return problem(422, outcome.reason, "rejected")
     return success(to_wire(outcome), 202)

@@ -13,16 +13,18 @@ from qianxun.core.options import TablesOptions, TextsOptions
 from qianxun.core.types import Chunk
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.openapi import request_examples, returns
-from qianxun.doors.http.request_models import Filters, WithQuery, read_choices, with_options
+from qianxun.doors.http.request_models import AskConfig, Filters, WithQuery, read_choices, with_options
 from qianxun.doors.http.response_models import Model, enveloped, listed, of, response
 from qianxun.doors.http.responses import success
 
 
 class TextsRequest(with_options(TextsOptions, "", WithQuery)):  # type: ignore[misc]
+    retrieval_config: AskConfig | None = None
     filters: Filters | None = None
 
 
 class TablesRequest(with_options(TablesOptions, "", WithQuery)):  # type: ignore[misc]
+    retrieval_config: AskConfig | None = None
     filters: Filters | None = None
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from qianxun.core.codec.wire import written_log
-from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT, MAX_ID
+from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT, MAX_ID, NAME_LIMIT
 from qianxun.core.log_types import Feedback, LogEntry
 from qianxun.doors.http.context import TenantEngine, Writer
 from qianxun.doors.http.openapi import request_examples, returns
@@ -46,7 +46,9 @@ LogPage: Final = response("LogPage", list=listed(LogInfo), next=int | None)
 @router.get("", summary="检索记录，新的在前", **returns(enveloped(LogPage), 404, 422))
 async def list_logs(
     engine: TenantEngine,
-    knowledge_base_id: Annotated[int | None, Query(ge=1, le=MAX_ID, description="只看这个知识库的")] = None,
+    knowledge_base_id: Annotated[
+        str | None, Query(min_length=1, max_length=NAME_LIMIT, description="只看这个知识库的：编号或名称")
+    ] = None,
     zero: Annotated[bool, Query(description="只看没找到或没能回答的")] = False,
     slow_ms: Annotated[float | None, Query(ge=0, allow_inf_nan=False, description="只看比这更慢的，毫秒")] = None,
     trace_id: Annotated[
@@ -56,8 +58,9 @@ async def list_logs(
     before: Annotated[int | None, Query(ge=1, le=MAX_ID, description="上一页的 next")] = None,
 ) -> Response:
     """用来找出没有结果的（`zero=true`）和慢的（`slow_ms=200`）检索；`trace_id` 找到刚才那一次，以便评价它。"""
+    base = None if knowledge_base_id is None else await engine.base_id(knowledge_base_id)
     entries = await engine.logs.list(
-        knowledge_base=knowledge_base_id, zero=zero, slow_ms=slow_ms, trace_id=trace_id, limit=limit, before=before
+        knowledge_base=base, zero=zero, slow_ms=slow_ms, trace_id=trace_id, limit=limit, before=before
     )
     page = list(_page(entries))
     is_last = len(page) == len(entries) < limit

@@ -24,7 +24,15 @@ from qianxun.core.options import AskChoices, AskOptions
 from qianxun.doors.http.context import BaseId, TenantEngine
 from qianxun.doors.http.event_stream import AnswerRecorder, answer_response, encode_event
 from qianxun.doors.http.openapi import event_stream, request_examples, returns
-from qianxun.doors.http.request_models import DocId, Filters, RequestModel, WithQuery, ask_choices, with_options
+from qianxun.doors.http.request_models import (
+    AskConfig,
+    DocId,
+    Filters,
+    RequestModel,
+    WithQuery,
+    ask_choices,
+    with_options,
+)
 from qianxun.doors.http.response_models import enveloped, response
 
 HISTORY_LIMIT: Final = 100
@@ -99,6 +107,7 @@ Attachment = Annotated[ImageAttachment | TableAttachment, Field(discriminator="t
 
 
 class Question(with_options(AskOptions, "", WithQuery)):  # type: ignore[misc]
+    retrieval_config: AskConfig | None = None
     stream: StrictBool = Field(default=False, description="true：一边写一边给（SSE）")
     history: list[Turn] | None = Field(
         default=None, max_length=HISTORY_LIMIT, description="这个问题之前的对话，最近的在最后"

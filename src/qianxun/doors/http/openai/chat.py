@@ -29,7 +29,7 @@ from qianxun.doors.http.request_models import DocId, Filters, ForeignRequest, Nu
 from qianxun.doors.http.response_models import response
 from qianxun.doors.http.responses import problem
 from qianxun.doors.mcp.ids import own_url, service_address
-from qianxun.engine.names import count_tokens, find_base
+from qianxun.engine.names import count_tokens
 
 MESSAGES_LIMIT: Final = 1000
 PARTS_LIMIT: Final = 100
@@ -230,7 +230,7 @@ async def complete(
     question, choices = body.question_and_choices()
     recorder = AnswerRecorder(request, body.mode)
     with recorder.recording():
-        base = await find_base(engine, body.model)
+        base = await engine.knowledge_base(body.model)
         writer = ChatWriter(request, base, body)
         return await answer_response(
             recorder, writer, engine, base.id, question, choices, stream=body.stream, checked=True

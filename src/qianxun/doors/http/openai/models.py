@@ -14,7 +14,7 @@ from qianxun.doors.http.context import TenantEngine
 from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.openapi import returns
 from qianxun.doors.http.responses import json_response
-from qianxun.engine.names import card_name, embedding_names, find_base, no_such_model
+from qianxun.engine.names import card_name, embedding_names, no_such_model
 
 TAG: Final = "OpenAI 兼容"
 OWNER: Final = "qianxun"
@@ -56,7 +56,7 @@ async def get_model(
     engine: TenantEngine,
 ) -> Response:
     try:
-        return json_response(_base(await find_base(engine, model)))
+        return json_response(_base(await engine.knowledge_base(model)))
     except NotFound:
         if (name := card_name(model)) in await embedding_names(engine):
             return json_response(_model(name))

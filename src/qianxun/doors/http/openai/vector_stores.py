@@ -34,7 +34,6 @@ from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import SCALAR, ForeignRequest, Number, QueryText
 from qianxun.doors.http.responses import json_response
-from qianxun.engine.names import find_base
 
 MAX_RESULTS: Final = 50
 DEFAULT_RESULTS: Final = 10
@@ -186,7 +185,7 @@ async def search(
     """与 `/v1/retrieval` 相同的检索与分数。"""
     options = {**body.options(), "trace_id": trace_id(request)}
     async with recall_slot(request):
-        base = await find_base(engine, vector_store_id)
+        base = await engine.knowledge_base(vector_store_id)
         recalls = [await engine.retrieve(base.id, query, **options) for query in body.query]
     return json_response(
         {
