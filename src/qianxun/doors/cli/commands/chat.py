@@ -18,7 +18,7 @@ from qianxun.doors.cli.session import BaseOption, JsonFlag, find_base, open_libr
 if TYPE_CHECKING:
     from qianxun.core.answer_types import Answer
 
-REMEMBERED: Final = 40  # turns that go with a question: twenty questions and their answers
+HISTORY_TURNS: Final = 40  # turns that go with a question: twenty questions and their answers
 QUIT: Final = ("/quit", "/exit", "/q")
 NEW: Final = "/new"
 Ask = Callable[[str, list[dict[str, str]]], "Answer"]
@@ -78,8 +78,8 @@ def _converse(lines: Iterator[str], ask: Ask, *, quiet: bool) -> tuple[list[tupl
                 note(f"✗ {error.message}　{error.hint}", "red")
             continue
         turns.append((question, answer))
-        said = [{"role": "user", "content": question}, {"role": "assistant", "content": answer.answer}]
-        history = [*history, *said][-REMEMBERED:]
+        exchange = [{"role": "user", "content": question}, {"role": "assistant", "content": answer.answer}]
+        history = [*history, *exchange][-HISTORY_TURNS:]
     return turns, failures
 
 
