@@ -99,7 +99,7 @@ def test_without_a_model_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
     assert "| 三级 | 900 | 84% | 88% |" in told.stdout
     assert "781" in told.stdout
     assert "8023" in told.stdout
-    assert "[1] 青禾科技员工手册.md" in told.stdout
+    assert "[1] library/青禾科技员工手册.md" in told.stdout
     assert f"qianxun --data {tmp_path / 'data'} search" in told.stdout
 
 

@@ -57,7 +57,7 @@ def test_prose_is_found_without_tables_and_says_which_layer_let_it_in(handbook: 
     assert done.code == 0
     assert "年休假为 7 天" in done.out
     assert "升降书桌" not in done.out
-    assert re.search(r"第 \d 层 \S+  制度\.md › 假期", done.out)
+    assert re.search(r"第 \d 层 \S+  文件/制度\.md › 假期", done.out)
     assert layers(done.out) == ["向量", "关键词", "扩展"]
 
 
@@ -108,7 +108,7 @@ def test_json_is_one_document_in_the_form_of_the_service(handbook: Run) -> None:
 def test_english_on_request(handbook: Run) -> None:
     done = handbook("--lang", "en", "tables", *ASKED, "--explain")
     assert "1 table, " in done.out
-    assert re.search(r"layer \d \w+  价目\.csv", done.out)
+    assert re.search(r"layer \d \w+  文件/价目\.csv", done.out)
     assert "Layers" in done.out
     assert "Nothing found" in handbook("--lang", "en", "texts", "量子纠缠", "--kb", "手册").out
 

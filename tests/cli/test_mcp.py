@@ -44,7 +44,7 @@ def test_a_client_that_starts_it_finds_and_reads(handbook: Run, tmp_path: Path) 
             found = await asking.call_tool("search", {"query": "出差住宿每晚多少元"})
             assert json.loads(text(found)) == found.structured_content
             first = found.structured_content["results"][0]
-            assert first["title"] == "制度.md › 差旅"
+            assert first["title"] == "文件/制度.md › 差旅"
             read = await asking.call_tool("fetch", {"id": first["id"]})
             assert "出差住宿每晚不超过 380 元，凭發票报销。" in read.structured_content["text"]
             assert json.loads(text(read)) == read.structured_content
