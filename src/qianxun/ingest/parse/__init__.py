@@ -26,6 +26,7 @@ _MODULES: Final = {
     "html": "html",
     "csv": "spreadsheet.csv",
     "json": "json",
+    "mail": "mail",
     "pdf": "pages.pdf",
     "docx": "office.docx",
     "pptx": "office.pptx",

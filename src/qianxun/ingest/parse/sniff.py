@@ -11,6 +11,7 @@ from typing import Final
 from qianxun.core.errors import Unreadable, UnsupportedFile
 from qianxun.ingest.parse.encoding import decode
 from qianxun.ingest.parse.plugins import PluginParser, parser_for, troubles
+from qianxun.ingest.sandbox.convert import OldFormat
 
 _HEAD: Final = 16_384
 _BY_SUFFIX: Final = {
@@ -18,9 +19,9 @@ _BY_SUFFIX: Final = {
     ".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".tsv": "csv", ".json": "json",
     ".jsonl": "json", ".ndjson": "json", ".pdf": "pdf", ".docx": "docx", ".docm": "docx", ".pptx": "pptx",
     ".pptm": "pptx", ".xlsx": "xlsx", ".xlsm": "xlsx", ".png": "image", ".jpg": "image", ".jpeg": "image",
-    ".bmp": "image", ".webp": "image", ".gif": "image",
+    ".bmp": "image", ".webp": "image", ".gif": "image", ".eml": "mail",
 }  # fmt: skip
-_TEXTS: Final = ("txt", "markdown", "html", "csv", "json")
+_TEXTS: Final = ("txt", "markdown", "html", "csv", "json", "mail")
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image"),
     (b"\xff\xd8\xff", "image"),
@@ -32,8 +33,19 @@ _MAGIC: Final = (
     (b"PK\x03\x04", "zip"),
     (b"PK\x05\x06", "zip"),
 )
+_STREAMS: Final = (  # of an old container: its directory names them
+    ("WordDocument", "docx"), ("Workbook", "xlsx"), ("PowerPoint Document", "pptx"),
+)  # fmt: skip
+_OLD_SUFFIXES: Final = {
+    ".doc": "docx", ".dot": "docx", ".wps": "docx", ".xls": "xlsx", ".et": "xlsx", ".ppt": "pptx", ".dps": "pptx",
+}  # fmt: skip
+_OPEN_DOCUMENTS: Final = {
+    "application/vnd.oasis.opendocument.text": "docx",
+    "application/vnd.oasis.opendocument.spreadsheet": "xlsx",
+    "application/vnd.oasis.opendocument.presentation": "pptx",
+}
 _OFFICE: Final = (("xl/", "xlsx"), ("word/", "docx"), ("ppt/", "pptx"))
-_TAKEN: Final = "可以放入 TXT、Markdown、HTML、CSV、XLSX、JSON、DOCX、PPTX、PDF 与 PNG、JPEG 图片"
+_TAKEN: Final = "可以放入 TXT、Markdown、HTML、CSV、XLSX、JSON、DOCX、PPTX、PDF、EML 与 PNG、JPEG 图片"
 _ADVICE: Final = dict.fromkeys((".tif", ".tiff", ".heic", ".heif", ".avif"), "请另存为 PNG、JPEG 或 PDF 再添加")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
@@ -57,6 +69,8 @@ def sniff(path: Path) -> Kind:
     except UnsupportedFile as refusal:
         if (parser := _plugin_for(ending)) is not None:
             return Kind(parser.plugin.name, plugin=parser)
+        if isinstance(refusal, OldFormat):
+            raise
         if broken := troubles():
             hint = f"{refusal.hint}；{'；'.join(broken)}"
             raise UnsupportedFile(refusal.message, hint=hint) from refusal
@@ -107,6 +121,8 @@ def _container(path: Path, kind: str) -> str:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as failure:
         raise Unreadable("文件已损坏或不完整", hint="请重新下载，或用 Office 打开后另存") from failure
+    if target := _open_document(path, names):
+        raise OldFormat(target)
     for folder, office in _OFFICE:
         if any(name.startswith(folder) for name in names) and "[Content_Types].xml" in names:
             return office
@@ -114,12 +130,25 @@ def _container(path: Path, kind: str) -> str:
 
 
 def _old_office(path: Path) -> str:
-    """Word 97 and the like, or a new Office file with a password: both come in this container."""
+    """Word 97, WPS and the like, or a new Office file with a password: all come in this container."""
     with path.open("rb") as opened:
         content = opened.read(4_000_000)
     if "EncryptedPackage".encode("utf-16-le") in content:
         raise Unreadable("文件有密码", hint="请去掉密码后再添加")
-    raise UnsupportedFile("不支持旧版 Office 格式（.doc、.xls、.ppt）", hint="请另存为 .docx、.xlsx 或 .pptx")
+    for stream, target in _STREAMS:
+        if stream.encode("utf-16-le") in content:
+            raise OldFormat(target)
+    if path.suffix.lower() in _OLD_SUFFIXES:  # the directory of a large file may stand at its end
+        raise OldFormat(_OLD_SUFFIXES[path.suffix.lower()])
+    raise UnsupportedFile("不支持这种文件（OLE 容器，例如 Outlook 的 .msg）", hint=_TAKEN)
+
+
+def _open_document(path: Path, names: list[str]) -> str:
+    """What an OpenDocument file becomes; empty for any other archive."""
+    if "mimetype" not in names:
+        return ""
+    with zipfile.ZipFile(path) as archive, archive.open("mimetype") as opened:
+        return _OPEN_DOCUMENTS.get(opened.read(100).strip().decode("ascii", "replace"), "")
 
 
 def _text_kind(path: Path, head: bytes, named: str) -> Kind:
@@ -131,6 +160,8 @@ def _text_kind(path: Path, head: bytes, named: str) -> Kind:
         hint = _ADVICE.get(path.suffix.lower(), _TAKEN)
         raise UnsupportedFile(f"不支持的文件类型 {path.suffix or '（无扩展名）'}", hint=hint)
     markup = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:200].lower().startswith((b"<!doctype html", b"<html"))
+    if head.startswith(b"{\\rtf") and named not in _TEXTS:
+        raise OldFormat("docx")
     if named in _TEXTS:
         return Kind("html") if named == "txt" and markup else Kind(named)
     if markup:

@@ -12,8 +12,8 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
@@ -31,6 +31,7 @@ from qianxun.core.errors import (
 from qianxun.core.limits import MIB
 from qianxun.core.system.fair_slots import FairSlots
 from qianxun.core.types import ContentFormat, Metadata, ParsedFile, Text
+from qianxun.ingest.sandbox.convert import OldFormat, converted
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import from_json
 from qianxun.ingest.sandbox.text_messages import TextReader
@@ -74,8 +75,7 @@ class ParserPool:
 
     async def read(self, path: Path, tenant: str = "") -> ParsedFile:
         """A file with its text, and no blocks. Raises Refused, naming the file and what to do, or MissingExtra."""
-        async with self._worker_for(path, tenant) as worker:
-            return await worker.read_file(path, self._limits)
+        return await self._of_file(path, tenant, lambda worker, file: worker.read_file(file, self._limits))
 
     async def read_texts(self, texts: Sequence[RawText], tenant: str = "") -> list[Text]:
         """The texts to store for contents that came as text. Raises Refused or BadInput for all, if one is refused."""
@@ -87,8 +87,7 @@ class ParserPool:
 
     async def parse(self, path: Path) -> ParsedFile:
         """The blocks of a file. Raises as `read` does."""
-        async with self._worker_for(path) as worker:
-            return await worker.parse(path, self._limits)
+        return await self._of_file(path, "", lambda worker, file: worker.parse(file, self._limits))
 
     async def recognise(self, path: Path) -> ParsedFile:
         """The text of a picture; no blocks where it has none. Raises as `read` does."""
@@ -100,10 +99,30 @@ class ParserPool:
         async with self._worker_for(path) as worker:
             return await worker.request({"path": _absolute(path), "output": "picture"}, self._limits)
 
+    async def _of_file(self, path: Path, tenant: str, work: Callable[[_Worker, Path], Awaitable[Result]]) -> Result:
+        """What a worker makes of a file; of one in an old format, by way of a converted copy."""
+        try:
+            async with self._worker_for(path, tenant) as worker:
+                return await work(worker, path)
+        except OldFormat as old:
+            async with self._converted(path, old, tenant) as copy, self._worker_for(copy, tenant) as worker:
+                return await work(worker, copy)
+
     @property
     def reads_pictures(self) -> bool:
         """Whether the text of pictures is recognised at all."""
         return self._limits.ocr
+
+    @asynccontextmanager
+    async def _converted(self, path: Path, old: OldFormat, tenant: str) -> AsyncIterator[Path]:
+        """The file as one that is parsed; a conversion takes the place of a worker while it runs."""
+        try:
+            async with AsyncExitStack() as stack:
+                async with self._slots.slot(tenant):
+                    copy = await stack.enter_async_context(converted(path, old, self._limits))
+                yield copy
+        except Refused as refusal:
+            raise _naming(path, refusal) from refusal
 
     @asynccontextmanager
     async def _worker_for(self, path: Path, tenant: str = "") -> AsyncIterator[_Worker]:
@@ -112,10 +131,10 @@ class ParserPool:
             _check_file(path, self._limits)
             async with self._slots.slot(tenant), self._worker() as worker:
                 yield worker
-        except MissingExtra:
+        except (MissingExtra, OldFormat):
             raise
         except Refused as refusal:
-            raise type(refusal)(f"{path.name}：{refusal.message}", hint=refusal.hint) from refusal
+            raise _naming(path, refusal) from refusal
 
     @asynccontextmanager
     async def _worker(self) -> AsyncIterator[_Worker]:
@@ -266,6 +285,8 @@ class _Worker:
             raise _garbage() from invalid
         # After an unexpected error a worker ends itself; the next one starts clean.
         self.is_reusable = fields.get("sound") is True
+        if word == OldFormat.word:
+            return OldFormat(str(fields.get("target")))
         if word == MissingExtra.word:
             return MissingExtra(str(fields.get("package")), str(fields.get("extra")))
         return _REFUSALS.get(word, Unreadable)(message, hint=hint)
@@ -327,6 +348,11 @@ async def _parse_once(path: Path, limits: ParseLimits) -> ParsedFile:
 def parse_in_child(path: Path, limits: ParseLimits) -> ParsedFile:
     """One file in a worker of its own. For many files keep a ParserPool: starting a worker takes a second."""
     return asyncio.run(_parse_once(path, limits))
+
+
+def _naming(path: Path, refusal: Refused) -> Refused:
+    name = f"{path.name}："
+    return refusal if refusal.message.startswith(name) else type(refusal)(name + refusal.message, hint=refusal.hint)
 
 
 def _check_file(path: Path, limits: ParseLimits) -> None:

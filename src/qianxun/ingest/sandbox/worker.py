@@ -26,6 +26,7 @@ from qianxun.ingest.parse.pages import image
 from qianxun.ingest.parse.pages.ocr import upright_jpeg
 from qianxun.ingest.parse.plugins import PluginFailed
 from qianxun.ingest.sandbox import budget
+from qianxun.ingest.sandbox.convert import OldFormat
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import to_json
 from qianxun.ingest.sandbox.text_messages import messages_of
@@ -168,6 +169,8 @@ def _send_parts(replies: BinaryIO, texts: Iterable[Text | ParsedFile]) -> None:
 
 def _send_refusal(replies: BinaryIO, refusal: Refused | MissingExtra | BadInput, sound: bool = False) -> None:
     fields = {"word": refusal.word, "message": refusal.message, "hint": refusal.hint, "sound": sound}
+    if isinstance(refusal, OldFormat):
+        fields["target"] = refusal.target
     if isinstance(refusal, MissingExtra):
         fields |= {"package": refusal.package, "extra": refusal.extra}
     send(replies, REFUSED, json.dumps(fields).encode("ascii"))
