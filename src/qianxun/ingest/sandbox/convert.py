@@ -101,7 +101,7 @@ async def _run(program: str, source: Path, target: str, limits: ParseLimits) -> 
     scratch = source.parent
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-s", "-P", "-B", "-m", "qianxun.ingest.sandbox.confined",
-        str(limits.memory_bytes + limits.ocr_memory_bytes), str(int(limits.seconds)), str(limits.unpacked_bytes),
+        str(limits.ocr_memory_bytes), str(int(limits.seconds)), str(limits.unpacked_bytes),
         program, f"-env:UserInstallation={(scratch / 'profile').as_uri()}", "--headless", "--norestore",
         "--nolockcheck", "--nodefault", "--nologo", "--convert-to", _FILTERS[target], "--outdir", str(scratch / "out"),
         str(source),
