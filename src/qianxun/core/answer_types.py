@@ -89,7 +89,9 @@ class Citation:
     numbers: tuple[int, ...]
 
 
-FlagKind: TypeAlias = Literal["unsupported_number", "unknown_citation", "uncited", "link_removed", "dropped"]
+FlagKind: TypeAlias = Literal[
+    "unsupported_number", "contradicted", "unknown_citation", "uncited", "link_removed", "dropped"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,4 +8,5 @@ In the order in which `draft.ReplyReader` uses them:
     blocks          tables and lists, whose rows and items share citations
     sentence_check  a sentence is accepted, flagged or dropped
     grounding       whether its figures are in what it cites, and of the same thing
+    contradiction   whether it says the opposite of what it cites
 """

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from qianxun.answer.verify.citations import Sentence
+from qianxun.answer.verify.contradiction import contradicted
 from qianxun.answer.verify.grounding import Evidence, is_in, unsupported
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage
 from qianxun.text.chinese import grams
@@ -53,7 +54,7 @@ def check(
     shared: Sequence[int] = (),
     read_as: str | None = None,
 ) -> Checked:
-    """Every figure must be in what is cited.
+    """Every figure must be in what is cited, and nothing may be the opposite of it.
 
     A sentence that cites nothing gets the passage that supports it among those that its table or list cites
     (``shared``), else the passage it was taken from; without any it is flagged, and dropped if it has figures.
@@ -81,6 +82,10 @@ def check(
             return Checked(all_cited, (*sentence.flags, flag))
         reason = f"所引资料中没有 {figures_}" if all_cited else f"没有引用资料，无从核对 {figures_}"
         return Checked((), (*sentence.flags, Flag("unsupported_number", text, reason)), accepted=False)
+    can_contradict = all_cited and read_as is None and not declines(text)
+    if can_contradict and (opposite := contradicted(checked, evidence.texts, query)):
+        flag = Flag("contradicted", text, f"所引资料说的相反：{opposite}")
+        return Checked((), (*sentence.flags, flag), accepted=False)
     if cited or declines(text) or _LEADS_ON.search(text) or _HEADS.match(text):
         return Checked(cited, sentence.flags)
     had_link = any(flag.kind == "link_removed" for flag in sentence.flags)

@@ -24,7 +24,7 @@ MARK: Final = re.compile(r"\[\d+\]")
 MARK_STYLE: Final = "bold green"
 CHOICES: Final = frozenset(("kind", "complexity", "to", "chosen_by", "by", "form"))
 EMPTY: Final[tuple[Any, ...]] = (None, "", (), [], {})
-UNPROVED: Final = ("unsupported_number", "uncited", "dropped")
+UNPROVED: Final = ("unsupported_number", "contradicted", "uncited", "dropped")
 
 
 def shown_text(text: str) -> Text:

@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from qianxun.core.answer_types import Answer
+from qianxun.core.answer_types import Answer, FlagKind
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import IndexTime, Recalled
 from qianxun.core.options import MODES, QUERY_MODES
@@ -38,7 +38,7 @@ NODES: Final = ("analyze_query", "route_query", "retrieve", "grade_documents", "
 GRAPH_STAGES: Final = ("graph", "graph.surroundings", "graph.walk", "graph.context", "join")
 # Parts that may be missing in an answer alone; those of its searches are counted with them.
 ANSWER_PARTS: Final = ("graph", "recall", "chat", "model", "vision", "image", *NODES)
-FLAGS: Final = ("unsupported_number", "unknown_citation", "uncited", "link_removed", "dropped")
+FLAGS: Final = get_args(FlagKind)
 
 SEARCH_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ANSWER_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
