@@ -27,7 +27,7 @@ SOURCE_CHARACTERS: Final = 200_000  # of all that a sentence cites; what is beyo
 
 _CLAUSE: Final = re.compile(r"[^，,；;。！？!?：:\n|]+")
 _SENTENCE: Final = re.compile(r"[^。！？!?；;\n]+")
-_ASKING: Final = re.compile("吗|呢|么|是否|能否|可否|能不能|可不可以|是不是|有没有|会不会|要不要|请问")
+_INTERROGATIVE: Final = re.compile("吗|呢|么|是否|能否|可否|能不能|可不可以|是不是|有没有|会不会|要不要|请问")
 _TWO_WAY: Final = re.compile("[和与及或同跟、]|之间|互相|相互|彼此|^(?:就?是|即|为|等于|叫)$")
 
 
@@ -86,7 +86,7 @@ def _claims(sentence: str, query: str) -> Iterator[InContext]:
     if len(claims) == 1 and query:
         verdict, lexicon = claims[0].clause.text.strip(), _lexicon()
         if verdict in lexicon.yes or verdict in lexicon.no:
-            matter = _clause(_ASKING.sub("", fold(query)))
+            matter = _clause(_INTERROGATIVE.sub("", fold(query)))
             stance = Stance(verdict in lexicon.no, matter.stance.sides)
             return iter([InContext(Clause(matter.text, matter.pairs, stance), matter.pairs)])
     return iter(claims)

@@ -17,11 +17,9 @@ from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.tables.grid import Cell, clean, place, read_table
 
 NAMES: Final = ("table_title", "table_headers", "table_type")
-_LISTED: Final = re.compile(r"\s*[,，、;；|\t\n]\s*")  # headers that are written as one text
+_LISTED: Final = re.compile(r"[,，、;；|\t\n]")  # headers that are written as one text
 # What may lie between the cells of a line, the plainest first.
-_BETWEEN: Final = tuple(
-    map(re.compile, (r"\t", r"\s*\|\s*", r"\s*[;；]\s*", r"\s*[,，]\s*", r"\s{2,}|\u3000", r"\s+", "、"))
-)
+_BETWEEN: Final = tuple(map(re.compile, (r"\t", r"\|", "[;；]", "[,，]", r"\s{2,}|\u3000", r"\s+", "、")))
 
 
 @dataclass(frozen=True, slots=True)
