@@ -14,7 +14,12 @@ from starlette.requests import Request
 
 from qianxun.core.errors import Overloaded
 from qianxun.core.types import Vector
-from qianxun.doors.http.concurrency import ClientDisconnected, ConcurrencyLimit, cancelled_with_client
+from qianxun.doors.http.concurrency import (
+    REFUSED_AT_ONCE,
+    ClientDisconnected,
+    ConcurrencyLimit,
+    cancelled_with_client,
+)
 from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import Served, serving, until
 
@@ -210,6 +215,86 @@ def test_once_closed_those_that_wait_are_finished_and_nobody_else() -> None:
     run(story)
 
 
+# ── more than can be answered ────────────────────────────────────────────────────────────────────
+
+
+class Queue:
+    """One slot, taken until `go_on`; what is asked for beyond waits, and notes when it was served."""
+
+    def __init__(self, max_waiting: int = 20, seconds: float = 30.0) -> None:
+        self.now = 0.0
+        self.limit = ConcurrencyLimit(1, max_waiting, seconds, lambda: self.now)
+        self.served: list[str] = []
+        self._go = asyncio.Event()
+
+    async def ask(self, name: str, caller: Caller | None = None) -> asyncio.Task[None]:
+        async def work() -> None:
+            async with self.limit.slot((caller or Caller()).request):
+                self.served.append(name)
+                await self._go.wait()
+
+        task = asyncio.create_task(work())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return task
+
+    def go_on(self) -> None:
+        self._go.set()
+
+
+@pytest.mark.parametrize(("later", "order"), [(0.0, "甲丁丙"), (60.0, "甲丙丁")])
+def test_while_clients_leave_the_queue_the_last_to_come_is_served_first(later: float, order: str) -> None:
+    async def story() -> None:
+        queue, impatient = Queue(), Caller()
+        tasks = [await queue.ask("甲"), leaving := await queue.ask("乙", impatient), await queue.ask("丙")]
+        impatient.has_left.set()
+        with pytest.raises(ClientDisconnected):
+            await leaving
+        queue.now += later  # nobody has left for a while: first come, first served
+        tasks.append(await queue.ask("丁"))
+        queue.go_on()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert "".join(queue.served) == order
+
+    run(story)
+
+
+def test_what_the_queue_would_take_too_long_for_is_refused_when_it_comes() -> None:
+    async def story() -> None:
+        queue = Queue()
+        for _ in range(40):
+            async with queue.limit.slot(Caller().request):
+                queue.now += 20.0  # seconds that a request takes
+        tasks = [await queue.ask(name) for name in "甲乙丙"]
+        with pytest.raises(Overloaded):  # two of twenty seconds before it, and it has thirty
+            await (await queue.ask("丁"))
+        queue.go_on()
+        await asyncio.gather(*tasks)
+        assert "".join(queue.served) == "甲乙丙"
+
+    run(story)
+
+
+def test_many_refusals_wait_for_requests_to_be_finished() -> None:
+    async def story() -> None:
+        queue = Queue(max_waiting=0)
+        first = await queue.ask("甲")
+        refused = [await queue.ask("乙") for _ in range(REFUSED_AT_ONCE)]
+        assert all(isinstance(one.exception(), Overloaded) for one in refused)
+        hurried, patient = Caller(), await queue.ask("丙")
+        leaving = await queue.ask("丁", hurried)
+        assert not patient.done()
+        hurried.has_left.set()
+        with pytest.raises(ClientDisconnected):
+            await leaving
+        queue.go_on()
+        await first
+        with pytest.raises(Overloaded):
+            await patient
+
+    run(story)
+
+
 # ── the service ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -241,6 +326,8 @@ def test_beyond_the_bound_the_service_says_when_to_come_back_and_answers_all_els
             refused = await search(served, base)
             assert (refused.status_code, refused.json()["error"]) == (503, "overloaded")
             assert refused.headers["retry-after"] == "1"
+            # Nothing has been read of what is not going to be answered.
+            assert (await served.http.post(f"/v1/retrieval/{base}", content=b"{")).status_code == 503
             assert (await served.http.get("/healthz")).status_code == 200
             assert (await served.add(base, "b", "门诊费用。")).status_code == 201
             model.gate.set()

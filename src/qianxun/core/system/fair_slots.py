@@ -15,8 +15,10 @@ class FairSlots:
     for one slot and not for all of these.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, is_newest_first: Callable[[], bool] = lambda: False) -> None:
+        """``is_newest_first``: whether, at this moment, the last to come is the first of its owner to be served."""
         self._limit = max(limit, 1)
+        self._is_newest_first = is_newest_first
         self._running: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # the owner whose turn it is comes first
 
@@ -73,7 +75,7 @@ class FairSlots:
             del self._running[owner]
         while (following := self._next()) is not None:
             turns = self._waiting.pop(following)
-            turns.popleft().set_result(None)
+            (turns.pop() if self._is_newest_first() else turns.popleft()).set_result(None)
             if turns:
                 self._waiting[following] = turns  # behind the others
             self._running[following] += 1

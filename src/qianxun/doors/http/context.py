@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Request, Response
+from fastapi.routing import APIRoute
 
 from qianxun.core.errors import Forbidden
 from qianxun.core.limits import NAME_LIMIT
@@ -81,6 +82,21 @@ Writer: Any = Depends(require_write)  # for a route's dependencies=[Writer]
 def recall_slot(request: Request) -> AbstractAsyncContextManager[None]:
     """``async with recall_slot(request):`` around a search: bounded, and cancelled if its client disconnects."""
     return service_of(request).recalls.slot(request)
+
+
+class SearchRoute(APIRoute):
+    """A route whose handler runs in a slot of the searches. It waits for that before its body is parsed and validated:
+    of a service that is asked for too much, most of the work would be for requests that are never answered."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_in_slot(request: Request) -> Response:
+            await request.body()  # the next message then is the disconnect
+            async with recall_slot(request):
+                return await handle(request)
+
+        return handle_in_slot
 
 
 def write_slot(request: Request) -> AbstractAsyncContextManager[Callable[[], None]]:

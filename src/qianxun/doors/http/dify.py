@@ -23,7 +23,7 @@ from qianxun.core.codec.wire import to_wire
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, LARGEST, METADATA, TEXT_LIMIT, TEXTS_LIMIT, VALUE_LIMIT
 from qianxun.core.limits import MAX_ID, NAME_LIMIT, QUERY_LIMIT, TOP_K_LIMIT
 from qianxun.core.types import EVERYTHING, And, Filter, Found, In, Not, Or, Range, Scalar, Spelled
-from qianxun.doors.http.context import TenantEngine, recall_slot, trace_id
+from qianxun.doors.http.context import SearchRoute, TenantEngine, trace_id
 from qianxun.doors.http.error_formats import DifyProblem
 from qianxun.doors.http.field_errors import InvalidField
 from qianxun.doors.http.openapi import request_examples, returns
@@ -49,7 +49,7 @@ OWN_FIELDS: Final = {"document_id": "doc_id", **{name: name for name in FIELDS}}
 NO_FILTER: Final = frozenset(("document_name", "doc_name"))  # Dify's fields that no filter of ours has
 DECIMAL: Final = re.compile(r"[+-]?\d+(\.\d+)?")
 
-router = APIRouter(tags=["Dify"])
+router = APIRouter(tags=["Dify"], route_class=SearchRoute)
 
 # ── request ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -169,9 +169,8 @@ async def retrieve(
     if body is None or body.is_probe:
         return json_response({"records": []})
     options = {**body.options(), "trace_id": trace_id(request)}
-    async with recall_slot(request):
-        base = await engine.knowledge_base(str(body.knowledge_id))
-        recall = await engine.retrieve(base.id, body.query, **options)
+    base = await engine.knowledge_base(str(body.knowledge_id))
+    recall = await engine.retrieve(base.id, body.query, **options)
     return json_response({"records": [_record(found) for found in recall.found]})
 
 

@@ -11,7 +11,7 @@ from qianxun.core.codec.wire import written_layered
 from qianxun.core.layered_types import Cited, LayeredRecall, LayeredResult, LayerRun, TableAnswer, TableShown
 from qianxun.core.options import TablesOptions, TextsOptions
 from qianxun.core.types import Chunk
-from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
+from qianxun.doors.http.context import BaseId, SearchRoute, TenantEngine, trace_id
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import AskConfig, Filters, WithQuery, read_choices, with_options
 from qianxun.doors.http.response_models import Model, enveloped, listed, of, response
@@ -47,7 +47,7 @@ def _recalled(name: str, result: Model, **more: Any) -> Model:
 TextsResponse: Final = _recalled("TextsResponse", TextRecalled)
 TablesResponse: Final = _recalled("TablesResponse", TableRecalled, answer=TableAnswerInfo | None)
 
-router = APIRouter(prefix="/v1/recall/{knowledge_base_id}", tags=["检索"])
+router = APIRouter(prefix="/v1/recall/{knowledge_base_id}", tags=["检索"], route_class=SearchRoute)
 
 
 @router.post("/texts", summary="分层找正文", **returns(enveloped(TextsResponse), 400, 404, 413, 422))
@@ -59,8 +59,7 @@ async def texts(
 ) -> Response:
     """三层：向量 → 关键词 → 同义与相关词。前面的层不够时后面的才运行；一层失败就由下一层接上，写进 `degraded`。"""
     choices = read_choices(TextsOptions, body)
-    async with recall_slot(request):
-        found = await engine.search_texts(knowledge_base_id, body.query, **choices, trace_id=trace_id(request))
+    found = await engine.search_texts(knowledge_base_id, body.query, **choices, trace_id=trace_id(request))
     return success(written_layered(knowledge_base_id, found))
 
 
@@ -73,6 +72,5 @@ async def tables(
 ) -> Response:
     """四层：结构 → 语义 → 关键词 → 同义与相关词；并从找到的表格里查出或算出答案，逐格注明出处。"""
     choices = read_choices(TablesOptions, body)
-    async with recall_slot(request):
-        found = await engine.search_tables(knowledge_base_id, body.query, **choices, trace_id=trace_id(request))
+    found = await engine.search_tables(knowledge_base_id, body.query, **choices, trace_id=trace_id(request))
     return success(written_layered(knowledge_base_id, found))

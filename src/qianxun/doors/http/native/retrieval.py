@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Request, Response
 from qianxun.core.codec.wire import written_recall
 from qianxun.core.options import Mode
 from qianxun.core.types import Recall, Tier
-from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
+from qianxun.doors.http.context import BaseId, SearchRoute, TenantEngine, trace_id
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import Search, blaming_reranker
 from qianxun.doors.http.response_models import Model, enveloped, response
@@ -28,7 +28,7 @@ def retrieved(name: str, **more: Any) -> Model:
 
 Retrieved: Final = retrieved("Retrieved")
 
-router = APIRouter(tags=["检索"])
+router = APIRouter(tags=["检索"], route_class=SearchRoute)
 
 
 @router.post(
@@ -45,7 +45,6 @@ async def retrieve(
     一路失败、超时或答非所问，都写进 `degraded`，其余照常回答。
     """
     choices = body.choices()
-    async with recall_slot(request):
-        with blaming_reranker(choices):
-            found = await engine.retrieve(knowledge_base_id, body.query, **choices, trace_id=trace_id(request))
+    with blaming_reranker(choices):
+        found = await engine.retrieve(knowledge_base_id, body.query, **choices, trace_id=trace_id(request))
     return success(written_recall(knowledge_base_id, found))
