@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from qianxun.doors.http.middleware import connection, guard
+from qianxun.doors.http.middleware.client_address import trust
+from qianxun.doors.http.middleware.open_connections import HEALTH_ROOM, OpenConnections
 from tests.http.served import BASES, Served, serving, until
+from tests.http.test_concurrency import GatedQueries, search
 
 
-def run(folder: Path, story: Callable[[Served], Awaitable[None]]) -> None:
+def run(
+    folder: Path, story: Callable[[Served], Awaitable[None]], told: Mapping[str, Any] | None = None, *models: Any
+) -> None:
     async def whole() -> None:
-        async with serving(folder) as served:
+        async with serving(folder, told, *models) as served:
             await story(served)
 
     asyncio.run(asyncio.wait_for(whole(), 300))
@@ -116,3 +122,86 @@ def test_a_body_that_stalls_is_given_up_and_a_recall_that_takes_long_is_not(
             assert b"request_timeout" in back
 
     run(tmp_path, story)
+
+
+# ── how many there are ───────────────────────────────────────────────────────────────────────────
+
+
+class Counted:
+    """A connection that notes that it gave way."""
+
+    def __init__(self, name: str, gone: list[str]) -> None:
+        self.name, self._gone = name, gone
+
+    def give_way(self) -> None:
+        self._gone.append(self.name)
+
+
+def test_whoever_waits_longest_of_those_who_have_the_most_gives_way() -> None:
+    gone: list[str] = []
+    held, last = OpenConnections(4, 3), Counted("a4", gone)
+    for name, address in (("b1", "10.0.0.2"), ("a1", "10.0.0.1"), ("a2", "10.0.0.1"), ("a3", "10.0.0.1")):
+        assert held.opened(Counted(name, gone), address)
+    assert held.opened(last, "10.0.0.1")  # more than one address may have
+    assert gone == ["a1"]
+    assert held.opened(Counted("c1", gone), "10.0.0.3")  # more than there may be of all
+    assert gone == ["a1", "a2"]
+    held.closed(last)
+    assert held.opened(Counted("d1", gone), "10.0.0.4")  # there is room
+    assert len(gone) == 2
+
+
+def test_where_all_are_at_work_there_is_room_for_health_checks_alone() -> None:
+    gone: list[str] = []
+    held, checks = OpenConnections(2, 1, trust(["10.0.0.0/24"])), HEALTH_ROOM
+    proxied, others = [Counted(name, gone) for name in "ab"], [Counted("c", gone) for _ in range(checks + 1)]
+    for one in proxied:
+        assert held.opened(one, "10.0.0.9")  # a proxy may have them all
+        held.busy(one)
+    for at, one in enumerate(others):
+        assert not held.opened(one, f"192.168.0.{at}")
+        assert held.is_overfull == (at == checks)
+        held.busy(one)
+    assert gone == []
+
+
+def test_the_addresses_of_one_ipv6_customer_are_one() -> None:
+    held, gone = OpenConnections(9, 1), list[str]()
+    for name, address in (("a", "2001:db8::1"), ("b", "2001:db8::ffff"), ("c", "2001:db8:0:1::1")):
+        assert held.opened(Counted(name, gone), address)
+    assert gone == ["a"]
+
+
+def test_half_sent_heads_keep_nobody_out(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        base = await served.base()
+        half = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(30)]
+        for _, writer in half:
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.")
+        await until(lambda: len(served.server.server_state.connections) <= 8)
+        assert (await served.http.get("/healthz")).status_code == 200
+        assert (await search(served, base)).status_code == 200
+        for _, writer in half:
+            writer.close()
+
+    run(tmp_path, story, {"service.connections": 8, "service.connections_per_address": 8})
+
+
+def test_health_is_told_though_every_connection_is_at_work(tmp_path: Path) -> None:
+    model = GatedQueries()
+
+    async def story(served: Served) -> None:
+        base, turns = await served.base(), served.app.state.service.recalls
+        await served.add(base, "a", "住院费用报销比例为85%。")
+        at_work = [asyncio.create_task(search(served, base)) for _ in range(8)]
+        await until(lambda: turns.running + turns.waiting == 8)
+        ask = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+        refused, healthy = await served.raw(ask % b"/v1/knowledge-bases"), await served.raw(ask % b"/healthz")
+        assert refused.startswith(b"HTTP/1.1 503")
+        assert b"retry-after" in refused
+        assert healthy.startswith(b"HTTP/1.1 200")
+        model.gate.set()
+        assert [(await one).status_code for one in at_work] == [200] * 8
+
+    told = {"service.connections": 8, "service.connections_per_address": 8, "search.cache_entries": 0}
+    run(tmp_path, story, told, model)

@@ -21,7 +21,7 @@ from tests.http.operations import Operation, operations
 from tests.http.survey import Known, Survey, brief, inhabited, survey
 from tests.sampling import sampled, share
 
-PAGES = {"/openapi.json", "/docs", "/mcp", "/mcp/"}  # that describe the others, or themselves
+PAGES = {"/", "/openapi.json", "/docs", "/mcp", "/mcp/"}  # that describe the others, or themselves
 
 
 def run(folder: Path, story: Callable[[Asking, Known], Awaitable[None]]) -> None:

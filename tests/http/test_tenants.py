@@ -439,7 +439,7 @@ def test_a_read_key_reads_and_does_nothing_else(tmp_path: Path) -> None:
 def test_what_no_route_serves_wants_a_key_too(tmp_path: Path) -> None:
     async def story(made: Quarter) -> None:
         for path in (
-            "/",
+            "/nowhere",
             "/v1",
             "/v2/x",
             "/openapi.json",

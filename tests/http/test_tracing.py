@@ -184,6 +184,7 @@ def test_one_line_tells_of_a_request_without_its_text() -> None:
         "tenant": "",
         "method": "GET",
         "route": "/well/{name}",
+        "client": "127.0.0.1",
         "status": 200,
     }
 

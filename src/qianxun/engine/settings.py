@@ -34,6 +34,7 @@ from qianxun.core.layered_options import TextEngine as TextEngine
 FILE_NAMES = ("qianxun.yaml", "qianxun.yml", "qianxun.json")
 PREFIX = "QIANXUN_"
 SEED_OUTER, SEED_INNER = "rag_system", "retrieval_strategy"
+WITH_COLONS = ("outbound.allow", "service.trusted_proxies", "service.cors_origins")
 TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
@@ -183,6 +184,10 @@ class ServiceSettings:
     answers_at_once: int = 32  # which mostly wait for their model; as many may wait for a turn as of searches
     answer_seconds: float = 300.0  # after which an answer is given up, streamed or not
     close_seconds: float = 30.0  # for what was accepted to be finished when the service stops
+    connections: int = 0  # that may be open; 0: as many as there are descriptors for
+    connections_per_address: int = 0  # 0: half of them
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose X-Forwarded-For counts
+    cors_origins: tuple[str, ...] = ()  # of web pages that browsers let call the service; "*": all
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +405,7 @@ def _typed(name: str, value: Any, default: Any, origin: str) -> Any:
             return float(value)
         if isinstance(default, tuple):
             # Addresses hold colons, which is what separates folders.
-            parted = value.split("," if name == "outbound.allow" else os.pathsep) if isinstance(value, str) else value
+            parted = value.split("," if name in WITH_COLONS else os.pathsep) if isinstance(value, str) else value
             return tuple(str(item).strip() for item in parted if str(item).strip())
         if isinstance(value, (dict, list)):
             raise ValueError

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from qianxun.core.errors import QianxunError
@@ -27,6 +28,7 @@ from qianxun.doors.http.native import (
     events,
     explain,
     health,
+    landing,
     layered,
     logs,
     models,
@@ -43,10 +45,13 @@ from qianxun.engine.settings import Settings
 Event = TypeVar("Event")
 WRITES_AT_ONCE: Final = 16  # documents that are read, or wait for that, in memory or on the disk
 
+CORS_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+CORS_HEADERS: Final = ("Authorization", "Content-Type", "X-API-Key", "Accept-Language", "traceparent")
+
 # Routing tries them in this order for every request: the most frequent come first.
 ROUTES: Final = (
     retrieval, layered, query, dify, rerank, vector_stores, chat, embeddings, health, bases, documents,
-    explain, events, logs, models, openai_models, mcp, api_docs, metrics,
+    explain, events, logs, models, openai_models, mcp, api_docs, metrics, landing,
 )  # fmt: skip
 
 
@@ -72,7 +77,16 @@ def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -
     for module in ROUTES:
         app.include_router(module.router)
     app.add_middleware(Guard, service=service)
-    app.add_middleware(Tracing, metrics=app.state.metrics, spans=spans)  # added last, and so the outermost
+    if origins := settings.service.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=CORS_METHODS,
+            allow_headers=CORS_HEADERS,
+            expose_headers=("X-Trace-Id", "Retry-After"),
+        )
+    # Added last, and so the outermost.
+    app.add_middleware(Tracing, metrics=app.state.metrics, spans=spans, proxies=settings.service.trusted_proxies)
     return app
 
 

@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,10 @@ import qianxun.engine.preload  # noqa: F401
 from qianxun.core.errors import BadInput, Forbidden
 from qianxun.doors.http.app import create_app
 from qianxun.doors.http.context import Service
+from qianxun.doors.http.middleware.client_address import trust
 from qianxun.doors.http.middleware.connection import Connection
 from qianxun.doors.http.middleware.guard import is_loopback
+from qianxun.doors.http.middleware.open_connections import open_connections, raise_descriptor_limit
 from qianxun.doors.http.middleware.spans import Spans, open_spans
 from qianxun.doors.http.native import uploads
 from qianxun.doors.http.native.health import indexes_to_open, open_indexes
@@ -53,6 +56,7 @@ async def serve(settings: Settings, on_start: Callable[[str], object] = lambda u
     Raises BadInput if the address cannot be bound, Forbidden if it is not this machine's own and there is no key,
     FolderInUse if another process has the data folder.
     """
+    raise_descriptor_limit()
     with bound(settings.service.host, settings.service.port) as listener:
         async with _opened_spans() as spans, Engine.open(settings=settings) as engine:
             check_address(engine, listener)
@@ -130,18 +134,24 @@ class Server(uvicorn.Server):
     """uvicorn without its own signal handling."""
 
     def __init__(self, app: FastAPI, settings: Settings, on_start: Callable[[str], object] = lambda url: None) -> None:
+        limits = settings.service
         super().__init__(
             uvicorn.Config(
                 app,
-                http=Connection,
+                http=partial(  # type: ignore[arg-type]  # it calls what it is given
+                    Connection,
+                    open_connections=open_connections(
+                        limits.connections, limits.connections_per_address, trust(limits.trusted_proxies)
+                    ),
+                ),
                 ws="none",
                 loop="none",
                 lifespan="off",
                 log_config=None,
                 access_log=False,
-                proxy_headers=False,  # the client is who connects: a header can be forged
+                proxy_headers=False,  # the client is who connects: a header can be forged (client_address.py)
                 server_header=False,
-                timeout_graceful_shutdown=max(1, round(settings.service.close_seconds)),
+                timeout_graceful_shutdown=max(1, round(limits.close_seconds)),
             )
         )
         self.service: Service = app.state.service

@@ -27,7 +27,7 @@ from qianxun.doors.http.context import Service, read_only_key
 from qianxun.doors.http.responses import error_response, path_exists, prefers_english, problem, unknown_path_message
 from qianxun.engine.operations import KeyLookup
 
-OPEN: Final = frozenset({"/healthz", "/readyz"})  # need no key
+OPEN: Final = frozenset({"/", "/healthz", "/readyz"})  # need no key
 # Paths that a read-only key may POST to; with GET it may read everything.
 READ_PATHS: Final = (
     "/v1/retrieval/", "/v1/recall/", "/v1/query/", "/v1/explain/",
@@ -59,6 +59,8 @@ class Guard:
         self.body_bytes = service.settings.service.body_megabytes * MIB
         self.file_bytes = service.settings.parsing.file_megabytes * MIB + FORM_BYTES
         self.memory = _BodyMemory(BODIES_IN_MEMORY * self.body_bytes)
+        # "*" lets pages read what a key lets them ask for; without keys it would be every page anybody looks at.
+        self.origins = frozenset(service.settings.service.cors_origins) - {"*"}
         self._has_keys = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,7 +85,7 @@ class Guard:
             return
         if not await self._requires_key():
             # A key that was sent is ignored: clients of other services cannot be configured without one.
-            _check_is_local(scope)
+            _check_is_local(scope, self.origins)
             state["tenant"], state["access"] = LOCAL_TENANT, "write"
             return
         key = _key(headers)
@@ -251,8 +253,8 @@ def _is_read(scope: Scope) -> bool:
 # ── without keys: this machine only ──────────────────────────────────────────────────────────────
 
 
-def _check_is_local(scope: Scope) -> None:
-    """Raises Forbidden for a request that did not begin at this machine.
+def _check_is_local(scope: Scope, origins: frozenset[str]) -> None:
+    """Raises Forbidden for a request that did not begin at this machine, or on a page of these origins.
 
     A browser sends the name it connected to (``Host``; another name that resolves to this machine is DNS rebinding)
     and the page that sends the request (``Origin``; a foreign page may send forms without reading the response).
@@ -268,7 +270,7 @@ def _check_is_local(scope: Scope) -> None:
         raise Forbidden("还没有密钥，请求头 Host 应恰好有一个", hint=hint)
     if not is_loopback(_without_port(hosts[0])):
         raise Forbidden("还没有密钥，只接受以本机地址发来的请求（请求头 Host）", hint=hint)
-    own = (f"http://{hosts[0]}".lower(), f"https://{hosts[0]}".lower())
+    own = {f"http://{hosts[0]}".lower(), f"https://{hosts[0]}".lower(), *origins}
     if any(origin.lower() not in own for origin in _values(scope, b"origin")):
         raise Forbidden("还没有密钥，不接受别的网页发来的请求（请求头 Origin）", hint=hint)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qianxun.core.log_types import new_trace_id
+from qianxun.doors.http.middleware.client_address import client_address, trust
 from qianxun.doors.http.middleware.metrics import OTHER, Metrics
 from qianxun.doors.http.middleware.spans import OpenSpan, Spans
 from qianxun.doors.http.middleware.trace_ids import parent_of, within_trace
@@ -25,8 +27,10 @@ CLIENT_DISCONNECTED: Final = 499  # the status of a request whose client did not
 class Tracing:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, spans: Spans | None = None) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, spans: Spans | None = None, proxies: Sequence[str] = ()) -> None:
+        """``proxies``: whose word on who the client is counts."""
         self._app, self._metrics, self._spans = app, metrics, spans
+        self._is_trusted = trust(proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -60,6 +64,7 @@ class Tracing:
         level = logging.ERROR if is_failure else logging.WARNING if status > 500 else logging.INFO
         if requests.isEnabledFor(level):
             about: dict[str, object] = {"tenant": scope["state"].get("tenant", ""), "method": method, "route": route}
+            about |= {"client": client_address(scope, self._is_trusted)}
             about |= {"status": status, "ms": round(seconds * 1e3, 2), **scope["state"].get("about", {})}
             if response.is_cut:
                 about["cut"] = True
