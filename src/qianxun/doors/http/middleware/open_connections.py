@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 WANTED_DESCRIPTORS: Final = 65_536
 FEW_DESCRIPTORS: Final = 4_096
 # Descriptors for files, models and workers: a quarter of all, within these bounds.
-LEAST_KEPT, MOST_KEPT = 48, 512
+LEAST_RESERVED, MOST_RESERVED = 48, 512
 LEAST_CONNECTIONS: Final = 8
 HEALTH_ROOM: Final = 16  # connections beyond the limit, for health checks
 
@@ -99,7 +99,7 @@ def open_connections(most: int, most_of_address: int, is_trusted: Callable[[str]
     """0 stands for as many as there are descriptors for, and for half of them."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = WANTED_DESCRIPTORS if limit == resource.RLIM_INFINITY else limit
-    room = max(LEAST_CONNECTIONS, limit - min(max(limit // 4, LEAST_KEPT), MOST_KEPT) - HEALTH_ROOM)
+    room = max(LEAST_CONNECTIONS, limit - min(max(limit // 4, LEAST_RESERVED), MOST_RESERVED) - HEALTH_ROOM)
     most = min(most or room, room)
     return OpenConnections(most, most_of_address or max(1, most // 2), is_trusted)
 
