@@ -12,6 +12,7 @@ import pytest
 from qianxun.answer.question_log import found_again
 from qianxun.core.codec.digests import found_digest
 from qianxun.core.log_types import LogEntry
+from qianxun.core.options import AskChoices, AskOptions, choices_from, choices_of
 from qianxun.core.types import Eq
 from qianxun.doors.workflow.query_workflow import create_query_workflow
 from qianxun.retrieve.recall_cache import replaying
@@ -85,6 +86,16 @@ def test_what_needs_no_passages_is_no_failure(at: Logged, question: str, mode: A
     at.answer(question, mode=mode)
     (row,) = rows(at)
     assert (row.mode, row.params["form"], row.zero) == (f"ask:{mode}", form, False)
+
+
+def test_the_options_of_a_question_are_logged_as_those_of_a_search_are(at: Logged) -> None:
+    chosen: AskChoices = {"mode": "local", "top_k": 4, "where": Eq("user_id", "张三")}
+    at.answer(SYMPTOMS, **chosen, history=[{"role": "user", "content": "上一句悄悄话"}])
+    (row,) = rows(at)
+    assert choices_from(AskOptions, row.params) == chosen
+    logged = {name for name, offered in choices_of(AskOptions).items() if offered.is_logged}
+    assert row.params.keys() >= logged == choices_of(AskOptions).keys() - {"history", "multimodal_content"}
+    assert "悄悄话" not in repr(row)
 
 
 def test_what_is_gathered_is_told_apart_from_what_is_asked_and_searched(at: Logged) -> None:

@@ -15,9 +15,8 @@ from qianxun.answer.retrieve import merged
 from qianxun.answer.state import AnswerState
 from qianxun.core.answer_types import Answer
 from qianxun.core.codec.digests import found_digest
-from qianxun.core.filters import filter_from_log, filter_to_log
 from qianxun.core.log_types import LogEntry
-from qianxun.core.options import QueryMode, SearchOptions
+from qianxun.core.options import AskOptions, QueryMode, SearchOptions, choices_from, params_of
 from qianxun.core.types import Found, KnowledgeBase, StepTime
 from qianxun.graph.modes import ModeRecall
 
@@ -33,11 +32,14 @@ def gather_entry(
     base: KnowledgeBase, options: SearchOptions, recall: ModeRecall, *, elsewhere: bool = False
 ) -> LogEntry:
     """``elsewhere``: a graph server with a copy of the graph took part."""
-    params = {**_params(options, recall.mode), "answer": False, **({"surroundings": True} if elsewhere else {})}
+    chosen = AskOptions(where=options.where)
+    params = {**_params(chosen, options, recall.mode), "answer": False, **({"surroundings": True} if elsewhere else {})}
     return replace(_entry(base, GATHER, recall, params), is_zero=False if recall.mode == "bypass" else not recall.found)
 
 
-def answer_entry(base: KnowledgeBase, options: SearchOptions, state: AnswerState, answer: Answer) -> LogEntry:
+def answer_entry(
+    base: KnowledgeBase, options: AskOptions, search: SearchOptions, state: AnswerState, answer: Answer
+) -> LogEntry:
     """``cited`` are the chunks that the answer cites; the results are all that it could have cited."""
     details = {
         "answer": True,
@@ -60,7 +62,7 @@ def answer_entry(base: KnowledgeBase, options: SearchOptions, state: AnswerState
         generation=state.generation,
     )
     has_answer = answer.form == "direct" or bool(answer.sources)
-    entry = _entry(base, ASK, recall, {**_params(options, answer.mode), **details})
+    entry = _entry(base, ASK, recall, {**_params(options, search, answer.mode), **details})
     return replace(entry, is_zero=answer.is_declined or not has_answer)
 
 
@@ -103,11 +105,11 @@ def _entry(base: KnowledgeBase, call: str, recall: ModeRecall, params: Mapping[s
     )
 
 
-def _params(options: SearchOptions, mode: QueryMode) -> dict[str, Any]:
-    where, doc_ids = filter_to_log(options.where), list(options.doc_ids)
-    return {"mode": mode, "top_k": options.top_k, "where": where, "doc_ids": doc_ids}
+def _params(options: AskOptions, search: SearchOptions, mode: QueryMode) -> dict[str, Any]:
+    """The options with what was chosen for the caller. `gather` may name documents besides."""
+    return {**params_of(replace(options, mode=mode, top_k=search.top_k)), "doc_ids": list(search.doc_ids)}
 
 
 def _arguments(params: Mapping[str, Any]) -> dict[str, Any]:
-    where, doc_ids = filter_from_log(params["where"]), tuple(params["doc_ids"])
-    return {"mode": params["mode"], "top_k": params["top_k"], "where": where, "doc_ids": doc_ids}
+    chosen = choices_from(AskOptions, params)
+    return {**{name: chosen[name] for name in ("mode", "top_k", "where")}, "doc_ids": tuple(params["doc_ids"])}

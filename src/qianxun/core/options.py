@@ -29,7 +29,6 @@ from qianxun.core.filters import (
 )
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.model_types import REF_PREFIX
-from qianxun.core.types import BM25, Bm25
 
 Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
 FusionName: TypeAlias = Literal["weighted", "min_max", "rrf"]
@@ -39,6 +38,17 @@ QUERY_MODES: Final[tuple[QueryMode, ...]] = get_args(QueryMode)
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 NO_RERANK: Final = "none"  # in requests and on the command line
 AUTO: Final = "auto"  # … the query mode that leaves the choice to the question
+
+
+@dataclass(frozen=True, slots=True)
+class Bm25:
+    """How soon a repeated term stops counting (``k1``), and how much the length of an entry counts (``b``)."""
+
+    k1: float = 1.2
+    b: float = 0.75
+
+
+BM25 = Bm25()  # as tantivy and Lucene have it
 
 
 # ── how a field is offered ───────────────────────────────────────────────────────────────────────
@@ -89,6 +99,7 @@ class Option:
     argument: str = ""  # its name there, where that is not `wire_name`
     to_wire: Callable[[Any], Any] = _same
     from_wire: Callable[[Any], Any] = _same
+    is_logged: bool = True  # False: what people said or showed, which a log has no business with
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -355,11 +366,12 @@ class AskOptions:
         Option(
             wire="history",
             to_wire=_turns,
+            is_logged=False,
         ),
     ] = ()  # the turns before the question, {"role", "content"}, the latest last
     multimodal_content: Annotated[
         Sequence[Mapping[str, Any]],
-        Option(wire="multimodal_content", to_wire=_dicts),
+        Option(wire="multimodal_content", to_wire=_dicts, is_logged=False),
     ] = ()  # images and tables that come with the question
 
 
@@ -466,13 +478,19 @@ def _is_number(value: Any, *kinds: type) -> bool:
 
 
 def params_of(options: Any) -> dict[str, Any]:
-    """Every field of an options value as plain JSON. Raises TypeError for what has no such form."""
-    return {name: _plain(getattr(options, name)) for name in _names(options.__class__)}
+    """The fields of an options value as plain JSON, all that are logged. Raises TypeError for what has no such form."""
+    return {name: _plain(getattr(options, name)) for name in _logged(options.__class__)}
 
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(declared.name for declared in fields(kind))
+
+
+@cache
+def _logged(kind: Any) -> tuple[str, ...]:
+    offered = options_of(kind)
+    return tuple(name for name in _names(kind) if name not in offered or offered[name].is_logged)
 
 
 def _plain(value: Any) -> Any:

@@ -48,6 +48,8 @@ from qianxun.core.filters import Spelled as Spelled
 from qianxun.core.filters import all_of as all_of
 from qianxun.core.filters import matches as matches
 from qianxun.core.filters import same_scalar as same_scalar
+from qianxun.core.options import BM25 as BM25
+from qianxun.core.options import Bm25 as Bm25
 
 Vector: TypeAlias = NDArray[np.float32]  # one vector, unit length
 Vectors: TypeAlias = NDArray[np.float32]  # (n, dimension), each row unit length
@@ -210,17 +212,6 @@ class Found:
     fused: float = 0.0  # before the reranker spoke
     rerank: float | None = None  # what the reranker said
     highlights: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Bm25:
-    """How soon a repeated term stops counting (``k1``), and how much the length of an entry counts (``b``)."""
-
-    k1: float = 1.2
-    b: float = 0.75
-
-
-BM25 = Bm25()  # as tantivy and Lucene have it
 
 
 @dataclass(frozen=True, slots=True)

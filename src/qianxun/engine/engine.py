@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -627,6 +627,7 @@ class Engine:
         search = self._options(base, top_k=options.top_k, where=options.where)
         check(search)
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
+        entry = partial(answer_entry, base.about, options, search)
         return Answering(
             base,
             lambda query, mode: gather(base, query, mode, search),
@@ -634,7 +635,7 @@ class Engine:
             graph=lambda: graph_or_reason(base, options.where),
             tables=lambda query: search_tables(base, query, chosen, search),
             parsers=self.parsers,
-            note=lambda state, answer: self.journal.note_entry(answer_entry(base.about, search, state, answer)),
+            note=lambda state, answer: self.journal.note_entry(entry(state, answer)),
         )
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────
