@@ -73,6 +73,27 @@ def test_the_indexer_and_other_writers_leave_a_document_to_the_task_that_prepare
     asyncio.run(story())
 
 
+def test_an_answer_from_before_it_entered_the_index_is_not_given_again(tmp_path: Path) -> None:
+    """A later document may enter first: the index then has the same last sequence before and after."""
+
+    async def story() -> None:
+        model = GatedEmbedding("起付标准")
+        async with opened(tmp_path, model) as (engine, kb):
+            adding = asyncio.create_task(engine.add_documents(kb, [doc("大", TEXT)]))
+            await entered(model)
+            await engine.add_documents(kb, [doc("小", "门诊费用的报销比例为60%。")])
+            for _ in range(2):
+                before = await engine.retrieve(kb, "报销比例", mode="fulltext")
+                assert [one.chunk.doc_id for one in before.found] == ["小"]
+            assert before.from_cache
+            model.gate.set()
+            await adding
+            after = await engine.retrieve(kb, "报销比例", mode="fulltext")
+            assert {one.chunk.doc_id for one in after.found} == {"大", "小"}
+
+    asyncio.run(story())
+
+
 def test_a_document_that_is_given_twice_is_stored_as_given_last(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as (engine, kb):

@@ -336,6 +336,8 @@ def _acknowledge(base: OpenBase, sequences: Sequence[int], replaced: Sequence[Ve
     with base.records.writing() as tx:
         if replaced:
             documents.settle(tx, replaced)
+        if min(sequences) < bases.indexed_sequence(tx, base.id):
+            bases.revise(tx, base.id)  # later rows went first: the last sequence does not tell the two states apart
         outbox.acknowledge(tx, base.id, sequences)
 
 
