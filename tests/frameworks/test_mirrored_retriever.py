@@ -43,7 +43,7 @@ def test_what_the_server_holds_is_what_is_told(rag: BlockingEngine, adapter: Neo
         told, expected = ({tuple(each.values()) for each in side["relationships"]} for side in (there, here))
         assert told == expected
     results = mirrored.retrieve("糖尿病症状", "graph-123", mode="local", top_k=10)
-    assert len(results) == 10
+    assert 0 < len(results) <= 10
     assert all(each.score > 0 for each in results)
 
 

@@ -4,6 +4,8 @@
     global   communities and relation types        hybrid  local and global, reranked
     mix      the graph and the base's own search   bypass  nothing
 
+All but `local`, which is precise, fill the list up to ``top_k`` with whatever there is.
+
 If the graph fails or finds nothing, the base's own search answers. A shorter list is always the beginning of a longer
 one: nothing but the length depends on ``top_k``.
 """
@@ -36,6 +38,8 @@ from qianxun.question.question import read as read_question
 from qianxun.rank.mix import either, mixed, supported
 from qianxun.rank.tiers import matched_in, matched_under
 from qianxun.records import chunks
+from qianxun.retrieve.layered.search import UNRELATED as UNRELATED_SCORE
+from qianxun.retrieve.layered.search import UNRELATED_BY_WORDS
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, highlights, rerank
 from qianxun.retrieve.run import current_generation, newest_only, recall
@@ -217,10 +221,24 @@ class ModeSearch:
             self.degraded.append(Degraded("graph", f"出错，未用图谱：{type(error).__name__}: {error}"))
         return None
 
+    def related(self, recalled: Recall | None) -> Recall | None:
+        """Without what has nothing to do with the question; of documents that the user named, all."""
+        least = UNRELATED_BY_WORDS if self.base.model is None else UNRELATED_SCORE
+        if recalled is None or self.plan.named:
+            return recalled
+        return replace(recalled, found=tuple(found for found in recalled.found if found.score >= least))
+
     async def results(
-        self, ranking: Ranking, from_graph: Ranking, recalled: Recall | None, graph: KnowledgeGraph | None
+        self,
+        ranking: Ranking,
+        from_graph: Ranking,
+        recalled: Recall | None,
+        graph: KnowledgeGraph | None,
+        *,
+        fills: bool = True,
     ) -> list[Found]:
-        """The chunks of a ranking, then of the base's own search, then any; ``from_graph`` has the graph's scores."""
+        """The chunks of a ranking, then of the base's own search, then any, if it ``fills`` up; ``from_graph`` has the
+        graph's scores."""
         if self.failed is not None and graph is None:
             raise self.failed
         found = () if recalled is None else recalled.found
@@ -229,7 +247,7 @@ class ModeSearch:
             await results.add(ranking)
             results.found = newest_only(results.found)
             await results.add(_ranking(recalled))
-        if results.missing:
+        if results.missing and fills:
             graph = await self.graph()
             await results.fill(NOTHING.keys if graph is None else graph.chunks)
         return results.found
@@ -265,7 +283,9 @@ async def _local(search: ModeSearch) -> tuple[list[Found], GraphContext]:
     recalled, graph = await search.recalled(), await search.graph()
     part = await search.part_around(graph)
     local = await search.local(part)
-    found = await search.results(supported(local.chunks, _ranking(recalled)), local.chunks, recalled, graph)
+    related = search.related(recalled)
+    ranking = supported(local.chunks, _ranking(related))
+    found = await search.results(ranking, local.chunks, related, graph, fills=bool(search.plan.named))
     return found, await search.context(part, local, NO_GLOBAL_RESULT)
 
 

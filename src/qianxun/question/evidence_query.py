@@ -65,6 +65,7 @@ class EvidenceQuery:
     names: tuple[str, ...] = ()  # of documents
     others: Mapping[str, str] = field(default_factory=dict)  # documents about something else (`other_documents`)
     is_why: bool = False
+    is_list: bool = False  # it asks for every member: 有哪些
     unit: str = ""  # 天 of 多少天
     label: tuple[str, Measure] | None = None  # of the figure that it asks for: 比例
 
@@ -92,6 +93,7 @@ def evidence_query(text: str, doc_names: Iterable[str] = ()) -> EvidenceQuery:
         names,
         {} if names else other_documents(folded, doc_names),
         kind == "explain" and bool(cue("explain.why").search(folded)),
+        kind == "fact" and bool(cue("kind.list").search(folded)),
         unit.group(1) if (unit := cue("number.unit").search(folded)) else "",
         figure_label(folded),
     )

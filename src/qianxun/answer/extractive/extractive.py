@@ -29,6 +29,8 @@ _CAUSE: Final = re.compile(
     "因|由于|原因|导致|致使|造成|引起|为了|所以|从而|以便|解释|缘|出于|源于|取决于|使得|鉴于|because|due to|since"
 )
 _MOST_ROWS: Final = 6  # of a table
+_MOST_MEMBERS: Final = 6  # of a list, a sentence each
+_STATED: Final = 0.8  # of a word, in a line that has it
 _REPEATS: Final = 0.7  # of a sentence's pairs of characters are in one that is chosen: it has nothing new
 CARRIED: Final = 0.95  # of what a line is worth, the next one is, too
 FIGURE: Final = 0.3  # what each figure adds
@@ -114,6 +116,8 @@ def _picked(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> list[ScoredL
     """The best line, then what adds most to those chosen, as long as it comes near the best."""
     worth = _worth(query, offered)
     left = sorted(offered, key=lambda one: (-worth[one.line.at], one.line.at))[:_CANDIDATES]
+    if query.is_list and left and len(members := _members(query, left)) > 1 and members[0] is left[0]:
+        return members
     chosen: list[ScoredLine] = []
     least = _least(query, left, worth)
     while left and len(chosen) < _most(query, chosen):
@@ -124,6 +128,18 @@ def _picked(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> list[ScoredL
         chosen.append(best)
         left = [pick for pick in left if pick is not best and not _repeats(pick, best)]
     return chosen
+
+
+def _members(query: EvidenceQuery, ordered: Sequence[ScoredLine]) -> list[ScoredLine]:
+    """The lines that state one member each of what is asked for: all that have every word of the question themselves.
+    A single word beside no document's name is no statement; rows of tables are chosen otherwise."""
+    words = [term.text for term in query.terms if term.share == 1.0 and len(term.text) > 1]
+    found: list[ScoredLine] = []
+    for one in ordered if words and len(words) + len(query.names) > 1 else ():
+        states = not one.line.is_row and all(coverage(word, one.line.folded) >= _STATED for word in words)
+        if states and len(found) < _MOST_MEMBERS and not any(_repeats(one, known) for known in found):
+            found.append(one)
+    return found
 
 
 def _least(query: EvidenceQuery, ordered: Sequence[ScoredLine], worth: Mapping[int, float]) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.answer.extractive.extractive import REFERS_BACK
+from qianxun.answer.extractive.other_subjects import narrowed
 from qianxun.answer.extractive.sentence_scores import (
     SHORT,
     Line,
@@ -63,6 +64,7 @@ class ReadEvidence:
     query: EvidenceQuery
     scored: tuple[ScoredLine, ...]
     sides: tuple[Side, ...] = ()
+    subject: str = ""  # where lines about something else that is named alike were left out (`other_subjects`)
 
 
 def read(text: str, passages: Sequence[Passage], tie: StatedTie | None = None) -> ReadEvidence:
@@ -73,8 +75,9 @@ def read(text: str, passages: Sequence[Passage], tie: StatedTie | None = None) -
     names = [passage.doc_name for passage in passages]
     query = read_question(text).for_evidence(names)
     sides = () if len(query.names) > 1 else _sides(text, names, query, offered)
-    scored = tuple(_about_subject(query, score_lines(query, offered)))
-    return ReadEvidence(query, scored, sides if any(side.scored for side in sides) else ())
+    own = narrowed(query, offered)
+    scored = tuple(_about_subject(query, score_lines(query, own.lines)))
+    return ReadEvidence(query, scored, sides if any(side.scored for side in sides) else (), own.subject)
 
 
 def _sides(text: str, doc_names: Sequence[str], whole: EvidenceQuery, offered: Sequence[Line]) -> tuple[Side, ...]:
@@ -96,16 +99,18 @@ def enough(evidence: ReadEvidence) -> Sufficiency:
     """Returns whether the passages can answer the question."""
     query = evidence.query
     if not evidence.scored:
-        return Sufficiency(False, 0.0, "没有检索到资料")
+        return Sufficiency(False, 0.0, f"资料没有讲到：{evidence.subject}" if evidence.subject else "没有检索到资料")
     if evidence.sides:
         best = max(scored.fit for side in evidence.sides for scored in side.scored)
         missing = "、".join(side.name for side in evidence.sides if not side.scored)
         return Sufficiency(True, best, f"资料没有讲到：{missing}" if missing else "")
     fit = _fit(query, evidence.scored)
-    if fit >= ENOUGH[query.kind]:
-        return Sufficiency(True, fit)
     words = [term.text for term in query.terms]
-    absent = [word for word in words if all(coverage(word, one.line.folded) < 0.8 for one in evidence.scored)]
+    own = [one for one in evidence.scored if not evidence.subject or one.line.is_of(evidence.subject)]
+    absent = [word for word in words if all(coverage(word, one.line.folded) < 0.8 for one in own)]
+    # What only lines about something else say is not said of the subject.
+    if fit >= ENOUGH[query.kind] and not (evidence.subject and absent):
+        return Sufficiency(True, fit)
     missing = "、".join(absent[:5])
     return Sufficiency(False, fit, f"资料没有讲到：{missing}" if missing else "资料讲到了这些，但没有讲到所问的内容")
 

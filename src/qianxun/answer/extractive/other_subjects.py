@@ -1,0 +1,69 @@
+"""Lines about another subject than the question's: 糖尿病 is not 糖尿病足, a contract is not the law of contracts.
+
+Chinese compounds end in their head: a line with all of a name but its end names something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from qianxun.answer.extractive.sentence_scores import Line
+from qianxun.question.evidence_query import EvidenceQuery
+from qianxun.question.words import listed
+from qianxun.text.chinese import fold, plain_analyser
+
+SHORTEST = 3  # characters of a name with a modifier
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """The lines that may be about the question's subject; ``subject`` is "" if all may."""
+
+    lines: list[Line]
+    subject: str = ""
+
+
+def narrowed(query: EvidenceQuery, offered: Sequence[Line]) -> Narrowed:
+    """Without the lines that name only what the question's subject is called after. What is around the others is then
+    without them, too."""
+    if query.kind in ("comparison", "summary"):
+        return Narrowed(list(offered))
+    for subject in _subjects(query, offered):
+        other = {line.at for line in offered if _is_other(subject, line)}
+        if other:
+            return Narrowed(_without(offered, other), subject)
+    return Narrowed(list(offered))
+
+
+def _subjects(query: EvidenceQuery, offered: Sequence[Line]) -> list[str]:
+    """Nouns of the question that end in one character of their own weight: 足 of 糖尿病足, not 者 of 患者. A name that
+    no dictionary has (电池 and 盒) is one where a line has it."""
+    nouns = {word for word, tag in plain_analyser().tagged(query.folded) if tag == "n"}
+    written = [*nouns, *(run[0] + run[1] for run in query.runs if len(run) > 1 and len(run[1]) == 1)]
+    return [
+        word
+        for word in dict.fromkeys(written)
+        if len(word) >= SHORTEST and not word.isascii() and word[-1] not in listed("subject.light_heads")
+        if word in nouns or any(word in line.folded for line in offered)
+    ]
+
+
+def _is_other(subject: str, line: Line) -> bool:
+    if line.row is not None or subject[:-1] not in line.folded:
+        return False
+    titles = [line.name, line.before, *(fold(str(title)) for title in line.passage.metadata.get("headings") or ())]
+    return subject[-1] not in line.folded and not any(subject in title for title in titles)
+
+
+def _without(offered: Sequence[Line], other: set[int]) -> list[Line]:
+    left: list[Line] = []
+    for _, group in groupby(offered, key=lambda line: line.passage.number):
+        own = [line for line in group if line.at not in other]
+        around = "\n".join(line.folded for line in own)
+        first = next((line.folded for line in own if line.row is None), "")
+        for line in own:
+            before = "" if line.at - 1 in other else line.before
+            left.append(replace(line, before=before, first=first if line.first else "", around=around))
+    return left
