@@ -334,11 +334,14 @@ def test_a_body_that_is_no_json_is_told_up_to_where_it_could_be_read(tmp_path: P
     run(tmp_path, story)
 
 
+READY = {"status": "ready", "queue_depth": 0, "missing_writes": 0, "unusable": 0}
+
+
 def test_readiness_speaks_of_records_indexes_and_closing(tmp_path: Path) -> None:
     async def story(asked: Asking) -> None:
         service = asked.app.state.service
         ready = await asked.http.get("/readyz")
-        assert (ready.status_code, ready.json()["data"]) == (200, {"status": "ready", "queue_depth": 0, "unusable": 0})
+        assert (ready.status_code, ready.json()["data"]) == (200, READY)
         service.engine._bases._failed[1001] = "索引不可用"
         degraded = await asked.http.get("/readyz")
         assert (degraded.status_code, degraded.json()["data"]["status"]) == (200, "degraded")

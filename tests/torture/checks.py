@@ -46,6 +46,8 @@ async def check(folder: Path, ledger: Ledger, chance: Random) -> None:
     """Raises Violation. Afterwards everything interrupted is resumed, and the ledger knows how it ended."""
     try:
         async with Engine.open(folder, models=models(), background=False) as engine:
+            if engine.records.loss is not None:
+                raise Violation(f"the engine misses what was never lost: {engine.records.loss}")
             known = await engine.knowledge_bases()
             if not known:
                 if ledger.versions:

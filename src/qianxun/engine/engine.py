@@ -53,7 +53,7 @@ from qianxun.engine.folder_lock import owned
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog, open_registry
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
-from qianxun.engine.storage import database_url, index_backend, open_cache, reach
+from qianxun.engine.storage import acknowledged_file, database_url, index_backend, open_cache, reach
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.background import run_indexer
@@ -725,7 +725,8 @@ class Engine:
 
 
 def _wire(settings: Settings, models: Mapping[str, Any]) -> Engine:
-    records = Records.open(database_url(settings), reach(settings), alone=True)
+    acknowledged = acknowledged_file(settings)
+    records = Records.open(database_url(settings), reach(settings), alone=True, acknowledged=acknowledged)
     try:
         brought = {name: model_of_any_kind(model, name) for name, model in models.items()}
         return _wired(settings, brought, records)

@@ -42,6 +42,11 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
+def acknowledged_file(settings: Settings) -> Path:
+    """In which the engine of this folder counts what it commits."""
+    return settings.folder / "acknowledged"
+
+
 def reach(settings: Settings) -> Reach:
     """How a database server is reached."""
     section = settings.records

@@ -6,6 +6,7 @@ life of a document from `accept` to `remove`. The rest:
     schema, migrations/    the tables; rows: values to rows and back
     bases, tenancy         knowledge bases and who may use them
     chunks, pairs, tables, terms, graph    what belongs to a document or a base
+    checksums, acknowledged    whether rows are what was written, and all that was acknowledged is there
     outbox, listing, logs  what is pending, states of documents, the retrieval log
     keys, user_models, sealing             API keys, registered models, secrets at rest
     database/              connections, migrations, bulk statements, counters, errors of disk and server
@@ -22,12 +23,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from qianxun.core.errors import Overloaded
+from qianxun.records.acknowledged import Acknowledged, Loss, count_commit, open_acknowledged
 from qianxun.records.database.open import for_reading, for_single_statements, for_writing, open_database
 from qianxun.records.database.ownership import Claim
 from qianxun.records.database.postgres import BACKEND, USUAL, Reach
@@ -43,24 +46,33 @@ class Records:
 
     engine: Engine
     claim: Claim | None = field(default=None, repr=False)  # of the only process on a database server
+    acknowledged: Acknowledged | None = field(default=None, repr=False)  # where commits are counted, too
+    loss: Loss | None = None  # acknowledged writes that were missing when it was opened
     _writer: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _idle: deque[Connection] = field(default_factory=deque, repr=False)  # for the next single statement
     _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @staticmethod
-    def open(url: str, reach: Reach = USUAL, *, alone: bool = False) -> Records:
-        """``alone``: as the only engine on the database server. A file has the lock of its folder for that."""
+    def open(url: str, reach: Reach = USUAL, *, alone: bool = False, acknowledged: Path | None = None) -> Records:
+        """``alone``: as the only engine on the database server. A file has the lock of its folder for that.
+
+        ``acknowledged`` is the file in which this process counts what it commits (`acknowledged`).
+        """
         engine = open_database(url, reach)
-        if not alone or engine.dialect.name != BACKEND:
-            return Records(engine)
-        claim = Claim(engine)
+        claim = Claim(engine) if alone and engine.dialect.name == BACKEND else None
         try:
-            claim.take()
+            if claim is not None:
+                claim.take()
+            if acknowledged is None:
+                return Records(engine, claim)
+            with for_writing(engine).begin() as tx:
+                mark, loss = open_acknowledged(tx, acknowledged)
+            return Records(engine, claim, mark, loss)
         except BaseException:
-            claim.release()
+            if claim is not None:
+                claim.release()
             engine.dispose()
             raise
-        return Records(engine, claim)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -100,6 +112,9 @@ class Records:
                 self.claim.check()
             with _begun(self._transactions) as connection:
                 yield connection
+                count = count_commit(connection)
+            if self.acknowledged is not None:
+                self.acknowledged.note(count)
 
     @cached_property
     def _reader(self) -> Engine:
@@ -148,6 +163,8 @@ class Records:
                 self.claim.release()
             self._closed.set()
             self._close_idle()
+            if self.acknowledged is not None:
+                self.acknowledged.close()
             self.engine.dispose()
 
     def _close_idle(self) -> None:

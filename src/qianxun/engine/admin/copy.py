@@ -27,7 +27,7 @@ from qianxun.records.sealing import FILE_NAME
 
 BATCH = 200  # rows: a document may be large
 LIBRARY = "example_library"  # how the name of the table ends that every library of examples has
-OWN_COUNTERS = ("owner", "identity")  # of a database itself, not of what is in it
+OWN_COUNTERS = ("owner", "identity", "commit", "store")  # of a database itself, not of what is in it
 
 Watch = Callable[[int], None]
 

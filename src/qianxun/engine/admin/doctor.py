@@ -19,10 +19,11 @@ from qianxun.core.types import KnowledgeBase
 from qianxun.engine.admin.database import disk_problem, has_records
 from qianxun.engine.folder_lock import DATABASE, is_exposed, owner_of
 from qianxun.engine.settings import Settings
-from qianxun.engine.storage import database_url, folder_bytes, index_folder, reach
+from qianxun.engine.storage import acknowledged_file, database_url, folder_bytes, index_folder, reach
 from qianxun.index.embedded.index import CURRENT
 from qianxun.index.embedded.index import examine as examine_index
 from qianxun.records import bases, listing, outbox
+from qianxun.records.acknowledged import Loss, losses, missing
 from qianxun.records.database.open import connect
 from qianxun.records.database.ownership import identity
 
@@ -71,6 +72,7 @@ class Health:
     owner: str | None  # the process that has the folder open
     exposed: tuple[str, ...]  # what other users of this machine can read, until it is opened the next time
     trouble: str  # why records or indexes could not be read
+    losses: tuple[Loss, ...]  # acknowledged writes that are missing, now or when the folder was opened
     extras: tuple[Extra, ...]
     bases: tuple[BaseHealth, ...]
 
@@ -79,9 +81,11 @@ def examine(settings: Settings) -> Health:
     folder = settings.folder
     trouble = ""
     found: tuple[BaseHealth, ...] = ()
+    lost = losses(acknowledged_file(settings))
     if has_records(settings):
         try:
-            found = _bases(settings)
+            found, loss = _bases(settings)
+            lost += [loss] if loss is not None else []
         except (QianxunError, SQLAlchemyError, OSError) as error:
             trouble = "　".join(disk_problem(error) or ()) or str(error).splitlines()[0]
     return Health(
@@ -94,6 +98,7 @@ def examine(settings: Settings) -> Health:
         owner=owner_of(folder),
         exposed=tuple(str(path) for path in (folder.absolute(), folder.absolute() / DATABASE) if is_exposed(path)),
         trouble=trouble,
+        losses=tuple(lost),
         extras=tuple(Extra(name, _installed(modules), *gives) for name, modules, *gives in EXTRAS),
         bases=found,
     )
@@ -103,11 +108,12 @@ def _installed(modules: tuple[str, ...]) -> bool:
     return all(find_spec(module) is not None for module in modules)
 
 
-def _bases(settings: Settings) -> tuple[BaseHealth, ...]:
+def _bases(settings: Settings) -> tuple[tuple[BaseHealth, ...], Loss | None]:
     engine = connect(database_url(settings), reach(settings))
     try:
         with engine.begin() as tx:
-            return tuple(_base(tx, base, settings) for base in bases.of_all_tenants(tx))
+            loss = missing(tx, acknowledged_file(settings))
+            return tuple(_base(tx, base, settings) for base in bases.of_all_tenants(tx)), loss
     finally:
         engine.dispose()
 

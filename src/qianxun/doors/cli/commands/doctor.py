@@ -52,7 +52,7 @@ def _examine(session: Session) -> dict[str, Any]:
         **asdict(found),
         "trouble": trouble if found.trouble else "",
         "bases": bases,
-        "sound": not found.trouble and not any(part["trouble"] for part in (*bases, *plugins)),
+        "sound": not found.trouble and not found.losses and not any(part["trouble"] for part in (*bases, *plugins)),
         "settings": [{"name": name, "value": value, "from": origin} for name, value, origin in settings.rows()],
         "models": known_models(settings),
         "plugins": plugins,
@@ -155,6 +155,17 @@ def _show_folder(console: Console, health: dict[str, Any]) -> None:
     elif health["exists"]:
         console.print("  " + tr("只有本用户读得到", "readable by this user only"))
     _show_trouble(console, health["trouble"])
+    for loss in health["losses"]:
+        when, where = loss["acknowledged_at"], f"{health['folder']}/acknowledged.lost"
+        _show_trouble(
+            console,
+            tr(
+                f"少了 {loss['commits']} 次已确认的写入，其中 {loss['changes']} 项是文档的增删改，最后一次在 {when}："
+                f"从备份恢复，或重新放入那之前的文档；处理完删除 {where}",
+                f"{loss['commits']} acknowledged writes are missing, {loss['changes']} of them changes to documents, "
+                f"the last of {when}: restore a backup or add the documents again, then delete {where}",
+            ),
+        )
 
 
 # ── a service ────────────────────────────────────────────────────────────────────────────────────

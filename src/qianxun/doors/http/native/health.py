@@ -30,8 +30,9 @@ class Alive(BaseModel):
 
 
 class Ready(BaseModel):
-    status: Literal["ready", "degraded"] = Field(description="degraded：有知识库不能用，其余照常")
+    status: Literal["ready", "degraded"] = Field(description="degraded：有知识库不能用，或少了已确认的写入；其余照常")
     queue_depth: int = Field(description="等待建索引的写入", examples=[0])
+    missing_writes: int = Field(description="打开时发现少了的、已确认过的写入，见 qianxun doctor", examples=[0])
     unusable: int = Field(description="打不开的、索引坏了正在重建的知识库的数目", examples=[0])
 
 
@@ -61,8 +62,10 @@ async def ready(request: Request) -> Response:
     if pending is None:
         return problem(503, "读不到记录", "records_unavailable", hint="检查数据库与磁盘")
     unusable = len(service.engine.unusable_bases())
-    status = "degraded" if unusable else "ready"
-    return success({"status": status, "queue_depth": pending, "unusable": unusable})
+    loss = service.engine.records.loss
+    missing = loss.commits if loss is not None else 0
+    status = "degraded" if unusable or missing else "ready"
+    return success({"status": status, "queue_depth": pending, "missing_writes": missing, "unusable": unusable})
 
 
 async def indexes_to_open(service: Service) -> Sequence[KnowledgeBase]:
