@@ -18,6 +18,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sqlalchemy import Connection, inspect
 
+from qianxun.core.errors import BadSettings
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.engine.admin.database import make_folder
 from qianxun.engine.embedding_models import NO_MODEL, Embeddings, open_model
@@ -36,6 +37,7 @@ from qianxun.examples.library import (
 from qianxun.examples.library import ExampleLibrary as ExampleLibrary
 from qianxun.examples.results import GLOBAL_TOP_K, FoundExample
 from qianxun.examples.results import RetrievedExample as RetrievedExample
+from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.store import ExampleStore, no_model
 from qianxun.models.registry import Registry
 from qianxun.models.threads import Lane as Lane
@@ -54,7 +56,14 @@ def example_store(settings: Settings, records: Records, embeddings: Embeddings, 
     model = embeddings.get(*embeddings.choose(None, registry), registry)
     schema = settings.records.schema if records.engine.dialect.name == BACKEND else ""
     writing = partial(_writing, records, schema) if records.engine.dialect.name == BACKEND else records.writing
-    return ExampleStore(records.engine, settings.examples.prefix, model, writing=writing, schema=schema)
+    return ExampleStore(
+        records.engine,
+        settings.examples.prefix,
+        model,
+        writing=writing,
+        schema=schema,
+        more_tables=more_tables(settings),
+    )
 
 
 @contextmanager
@@ -106,9 +115,10 @@ def import_from_excel(
     The model and the prefix are the settings' by default. With bad rows, which are listed with sheet, row and reason,
     nothing is stored unless ``skip_bad`` lets the others in.
     """
-    prefix = load().examples.prefix if prefix is None else prefix
-    store = store_on(db_conn, model or get_embedding_model(), prefix)
-    return import_file(excel_path, store, skip_bad=skip_bad, watch=watch).as_dict()
+    settings = load()
+    prefix = settings.examples.prefix if prefix is None else prefix
+    with store_on(db_conn, model or get_embedding_model(), prefix, more_tables(settings)) as store:
+        return import_file(excel_path, store, skip_bad=skip_bad, watch=watch).as_dict()
 
 
 def _inserter(category: str) -> Callable[..., int]:
@@ -142,9 +152,27 @@ def get_embedding_model() -> EmbeddingModel:
 
 
 def search_settings(settings: Settings) -> SearchSettings:
-    chosen = asdict(settings.examples)
+    chosen = {**asdict(settings.examples), "tables": tuple(_counts(settings))}
     del chosen["prefix"]
-    return SearchSettings(**chosen)
+    return SearchSettings(**chosen, counts={name: count for name, count in _counts(settings).items() if count})
+
+
+def more_tables(settings: Settings) -> tuple[str, ...]:
+    """Those of the settings beside the four."""
+    return tuple(name for name in _counts(settings) if name not in DEFAULT_TABLE_NAMES)
+
+
+def _counts(settings: Settings) -> dict[str, int]:
+    """Table → results of it, 0 where the settings say no number. Raises BadSettings."""
+    counts: dict[str, int] = {}
+    for written in settings.examples.tables:
+        name, _, count = (part.strip() for part in written.partition("="))
+        if count and not (count.isascii() and count.isdigit() and int(count) > 0):
+            raise BadSettings(
+                f"设置 examples.tables 的 {written!r} 不对", hint="写成 policy_examples 或 policy_examples=8"
+            )
+        counts[name] = int(count or 0)
+    return counts
 
 
 @contextmanager

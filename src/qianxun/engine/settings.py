@@ -34,7 +34,7 @@ from qianxun.core.layered_options import TextEngine as TextEngine
 FILE_NAMES = ("qianxun.yaml", "qianxun.yml", "qianxun.json")
 PREFIX = "QIANXUN_"
 SEED_OUTER, SEED_INNER = "rag_system", "retrieval_strategy"
-WITH_COLONS = ("outbound.allow", "service.trusted_proxies", "service.cors_origins")
+PARTED_BY_COMMAS = ("outbound.allow", "examples.tables", "service.trusted_proxies", "service.cors_origins")
 TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
@@ -102,6 +102,7 @@ class ExampleSettings:
     """The example library, in the database of record."""
 
     prefix: str = "gd2502_"  # of its tables
+    tables: tuple[str, ...] = ()  # searched, "policy_examples=8" with so many of it; others than the four are made
     top_k_per_table: int = 5
     global_top_k: int = 15
     similarity_threshold: float = 0.7
@@ -404,8 +405,8 @@ def _typed(name: str, value: Any, default: Any, origin: str) -> Any:
         if isinstance(default, float):
             return float(value)
         if isinstance(default, tuple):
-            # Addresses hold colons, which is what separates folders.
-            parted = value.split("," if name in WITH_COLONS else os.pathsep) if isinstance(value, str) else value
+            # Folders are parted as the system parts them; addresses hold colons.
+            parted = value.split("," if name in PARTED_BY_COMMAS else os.pathsep) if isinstance(value, str) else value
             return tuple(str(item).strip() for item in parted if str(item).strip())
         if isinstance(value, (dict, list)):
             raise ValueError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from qianxun.core.errors import BadInput
 from qianxun.core.ports import EmbeddingModel, nothing
+from qianxun.examples.driver_connection import driver_connection
 from qianxun.examples.files.cleaning import BadExample, Draft, clean
 from qianxun.examples.files.contents import JSON_SUFFIXES, Contents, Row, read_json
 from qianxun.examples.files.excel import read_workbook
@@ -24,7 +26,7 @@ from qianxun.examples.store import ExampleStore
 
 log = logging.getLogger(__name__)
 
-Database: TypeAlias = Connection | Engine | Session | ExampleStore
+Database: TypeAlias = Connection | Engine | Session | ExampleStore | Any  # the last: of psycopg or sqlite3
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,8 @@ def import_file(
     """
     started = time.perf_counter()
     path = Path(path)
-    contents = (
-        read_json(path, store.prefix) if path.suffix.lower() in JSON_SUFFIXES else read_workbook(path, store.prefix)
-    )
+    reader = read_json if path.suffix.lower() in JSON_SUFFIXES else read_workbook
+    contents = reader(path, store.prefix, store.more_tables)
     samples = _drop_samples(contents)
     drafts, rejected, doubles = _drafted(contents)
     stored = skip_bad or not rejected
@@ -155,20 +156,24 @@ def _log(path: Path, report: ImportReport) -> None:
     log.info("%s：新增 %d，更新 %d，未变 %d，未收 %d", path.name, *counts)
 
 
-def store_on(database: Database, model: EmbeddingModel | None, prefix: str = PREFIX) -> ExampleStore:
-    """The library of a connection, an engine, a session or a store. Raises BadInput for anything else."""
+@contextmanager
+def store_on(
+    database: Database, model: EmbeddingModel | None, prefix: str = PREFIX, more_tables: Sequence[str] = ()
+) -> Iterator[ExampleStore]:
+    """The library of a connection (of SQLAlchemy, psycopg or sqlite3), an engine, a session or a store.
+
+    Raises BadInput for anything else.
+    """
     if isinstance(database, ExampleStore):
-        return database
-    if isinstance(database, Engine):
-        return ExampleStore(database, prefix, model)
-    if isinstance(database, Session):
-        database = database.connection()
-    if isinstance(database, Connection):
-        return ExampleStore.on(database, prefix, model)
-    raise BadInput(
-        f"db_conn 应是 SQLAlchemy 的连接，而不是 {type(database).__module__}.{type(database).__name__}",
-        hint='例如 sqlalchemy.create_engine("postgresql+psycopg://…").connect()',
-    )
+        yield database
+    elif isinstance(database, Engine):
+        yield ExampleStore(database, prefix, model, more_tables=more_tables)
+    elif isinstance(database, Session | Connection):
+        connection = database.connection() if isinstance(database, Session) else database
+        yield ExampleStore.on(connection, prefix, model, more_tables=more_tables)
+    else:
+        with driver_connection(database) as connection:
+            yield ExampleStore.on(connection, prefix, model, more_tables=more_tables)
 
 
 def insert_examples(
@@ -185,4 +190,5 @@ def insert_examples(
         except BadExample as error:
             raise BadInput(f"第 {number} 条示例：{error.message}", hint="改正后再来；没有写入任何内容") from error
         drafts.setdefault(draft.content, draft)
-    return insert_drafts(store_on(db_conn, model, prefix), {category: list(drafts.values())})[category].added
+    with store_on(db_conn, model, prefix) as store:
+        return insert_drafts(store, {category: list(drafts.values())})[category].added

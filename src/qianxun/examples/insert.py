@@ -20,7 +20,7 @@ from qianxun.core.types import Vector, Vectors
 from qianxun.core.vectors import EMBED_SLICE, embed
 from qianxun.examples.files.cleaning import Draft
 from qianxun.examples.schema import embedded_text, models, nearest_index
-from qianxun.examples.store import ExampleStore, Stamp
+from qianxun.examples.store import ExampleStore, Stamp, dimension_of
 
 STATEMENT_ROWS: Final = 500
 MANY: Final = 1000  # rows for which an index is better built anew
@@ -211,7 +211,7 @@ def reembed(store: ExampleStore, watch: Watch = nothing) -> int:
         stamp = store.stamp(connection)
         if stamp is None:
             raise NotFound("还没有示例库", hint="先运行 qianxun examples import FILE.xlsx")
-        tables = models(store.prefix, stamp.dimension).tables
+        tables = store.models_of(stamp.dimension).tables
         texts = _texts(connection, tables)
     made: Made = dict(zip(texts, vectorize(list(texts.values()), model, watch), strict=True))
     with store.writing() as connection:
@@ -220,7 +220,7 @@ def reembed(store: ExampleStore, watch: Watch = nothing) -> int:
         late = {key: words for key, words in _texts(connection, tables).items() if words != texts.get(key)}
         made |= zip(late, vectorize(list(late.values()), model), strict=True)
         for category, table in tables.items():
-            _change(connection, table, category, made, model.dimension)
+            _change(connection, table, store.models_of(model.dimension).tables[category], category, made)
         new = Stamp.of(model)
         connection.execute(models(store.prefix).stamp.update().values(model=new.model, dimension=new.dimension))
     store.reload()
@@ -242,8 +242,8 @@ def _lock(connection: Connection, tables: Mapping[str, Table]) -> None:
         connection.execute(text(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"))
 
 
-def _change(connection: Connection, table: Table, category: str, made: Made, dimension: int) -> None:
-    new = models(table.name.removesuffix(category), dimension).tables[category]
+def _change(connection: Connection, table: Table, new: Table, category: str, made: Made) -> None:
+    dimension = dimension_of(new)
     if connection.dialect.name != "postgresql":
         _update(connection, new, category, made)
         return

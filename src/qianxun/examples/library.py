@@ -28,6 +28,7 @@ from qianxun.examples.results import (
     ExampleFilter,
     FoundExample,
     RetrievedExample,
+    dialogue,
     format_retrieved_examples,
     merge_and_rank_results,
     quality_filter,
@@ -98,6 +99,8 @@ class SearchSettings:
     cache_seconds: float = 0.0  # 0: no cache
     cache_entries: int = 1000
     statement_seconds: float = 10.0  # statement timeout of PostgreSQL
+    tables: tuple[str, ...] = ()  # searched where no names are given; (): all
+    counts: Mapping[str, int] = field(default_factory=dict)  # table → results of it, where not `top_k_per_table`
 
 
 PLAIN: Final = SearchSettings()
@@ -156,8 +159,7 @@ class ExampleLibrary:
         where: ExampleFilter = ANY_EXAMPLE,
     ) -> list[FoundExample]:
         """All tables in parallel, merged, most similar first, at most 15."""
-        sources = self.sources(table_names)
-        query = _Query(self._vector(query_embedding), sources, top_k_per_table, where)
+        query = _Query(self._vector(query_embedding), self._limits(table_names, top_k_per_table), where)
         return _best(self._gathered(query, similarity_threshold), similarity_threshold, GLOBAL_TOP_K)
 
     def search_with_fallback(
@@ -170,8 +172,7 @@ class ExampleLibrary:
         where: ExampleFilter = ANY_EXAMPLE,
     ) -> list[FoundExample]:
         """With the first of the thresholds .7, .6, .5 that gives enough results, else with the last."""
-        sources = self.sources(table_names)
-        query = _Query(self._vector(query_embedding), sources, top_k_per_table, where)
+        query = _Query(self._vector(query_embedding), self._limits(table_names, top_k_per_table), where)
         return self._with_fallback(query, SIMILARITY_THRESHOLD, min_results, GLOBAL_TOP_K)
 
     # ── by words ─────────────────────────────────────────────────────────────────────────────────
@@ -196,7 +197,7 @@ class ExampleLibrary:
         keywords = (keywords,) if isinstance(keywords, str) else tuple(keywords or ())
         text = enhanced(query_text, keywords)
         if table_names is None and self.settings.by_intent:
-            table_names = tables_for(query_text)
+            table_names = tables_for(query_text, self._default_sources())
         sources = self.sources(table_names)
         if min_results is None:
             min_results = MIN_RESULTS if similarity_threshold == SIMILARITY_THRESHOLD else 0
@@ -205,8 +206,9 @@ class ExampleLibrary:
 
         def search() -> list[RetrievedExample]:
             vector = self._vector(self.store.model.embed_query(text))
-            query = _Query(vector, sources, per_table, where, text)
-            return format_retrieved_examples(self._with_fallback(query, similarity_threshold, min_results, top_k))
+            query = _Query(vector, self._limits(sources, per_table), where, text)
+            found = self._with_fallback(query, similarity_threshold, min_results, top_k)
+            return format_retrieved_examples([{**row, "content": dialogue(row)} for row in found])
 
         if self.settings.cache_seconds <= 0:
             return search()
@@ -234,16 +236,25 @@ class ExampleLibrary:
 
     def sources(self, table_names: Sequence[str] | None = None) -> tuple[str, ...]:
         """Distinct categories, by their own names or those of their tables. Raises NotFound."""
-        named = DEFAULT_TABLE_NAMES if table_names is None else table_names
+        named = self._default_sources() if table_names is None else table_names
         if isinstance(named, str):
             raise BadQuery("table_names 应为表名的列表", hint=f"例如 [{named!r}]")
         self._prepare()
-        known = {f"{self.store.prefix}{name}": name for name in DEFAULT_TABLE_NAMES}
-        known |= {name: name for name in DEFAULT_TABLE_NAMES}
+        known = {f"{self.store.prefix}{name}": name for name in self.store.tables}
+        known |= {name: name for name in self.store.tables}
         for name in named:
             if name not in known:
-                raise NotFound(f"示例库里没有表 {name!r}", hint=f"可用：{'、'.join(DEFAULT_TABLE_NAMES)}")
+                raise NotFound(
+                    f"示例库里没有表 {name!r}",
+                    hint=f"可用：{'、'.join(self.store.tables)}；别的表写进设置 examples.tables",
+                )
         return tuple(dict.fromkeys(known[name] for name in named))
+
+    def _default_sources(self) -> tuple[str, ...]:
+        return self.settings.tables or tuple(self.store.tables)
+
+    def _limits(self, table_names: Sequence[str] | None, per_table: int) -> dict[str, int]:
+        return {name: _bounded(self.settings.counts.get(name, per_table)) for name in self.sources(table_names)}
 
     # ── steps ────────────────────────────────────────────────────────────────────────────────────
 
@@ -265,9 +276,9 @@ class ExampleLibrary:
 
     def _gathered(self, query: _Query, threshold: float) -> list[FoundExample]:
         """The nearest of every table, in the order of the tables; the failure of one fails the search."""
-        if self._is_exact or len(query.sources) < 2:  # threads of one process would not be faster
-            return [row for source in query.sources for row in self._of_table(source, query, threshold)]
-        running = [self._executor.submit(self._of_table, source, query, threshold) for source in query.sources]
+        if self._is_exact or len(query.limits) < 2:  # threads of one process would not be faster
+            return [row for source in query.limits for row in self._of_table(source, query, threshold)]
+        running = [self._executor.submit(self._of_table, source, query, threshold) for source in query.limits]
         try:
             return [row for future in running for row in future.result()]
         finally:
@@ -276,7 +287,7 @@ class ExampleLibrary:
                     future.cancel()
 
     def _of_table(self, source: str, query: _Query, threshold: float) -> list[FoundExample]:
-        limit = _bounded(query.per_table)
+        limit = query.limits[source]
         with search_errors():
             near = self._near.nearest(source, query.vector, limit, threshold, query.where)
             if not self.settings.hybrid or not query.text:
@@ -304,8 +315,7 @@ class ExampleLibrary:
 @dataclass(frozen=True, slots=True)
 class _Query:
     vector: Vector
-    sources: tuple[str, ...]
-    per_table: int
+    limits: Mapping[str, int]  # table → results of it
     where: ExampleFilter = ANY_EXAMPLE
     text: str = field(default="", repr=False)
 
@@ -333,9 +343,10 @@ def _bounded(top_k: int) -> int:
     return int(top_k)
 
 
-def tables_for(text: str) -> tuple[str, ...]:
-    """The tables that a question is meant for, in their usual order; all of them if none fits."""
-    return tuple(name for name in DEFAULT_TABLE_NAMES if _INTENTS[name].search(text)) or DEFAULT_TABLE_NAMES
+def tables_for(text: str, tables: Sequence[str] = DEFAULT_TABLE_NAMES) -> tuple[str, ...]:
+    """The tables that a question is meant for, in their order; all of them if none fits. One's own always may be."""
+    fitting = [name for name in tables if name in _INTENTS and _INTENTS[name].search(text)]
+    return tuple(name for name in tables if not fitting or name in fitting or name not in _INTENTS)
 
 
 def cache_key(query_text: str, keywords: Sequence[str], *depends: Any) -> str:

@@ -215,8 +215,12 @@ def _content(result: Mapping[str, Any]) -> str:
     if isinstance(result.get("content"), str):
         return str(result["content"])
     if result.get("source") in DEFAULT_TABLE_NAMES and "user_input" in result and "agent_response" in result:
-        return f"用户：{result['user_input']}\n助手：{result['agent_response']}"
+        return dialogue(result)
     return str(result)
+
+
+def dialogue(result: Mapping[str, Any]) -> str:
+    return f"用户：{result['user_input']}\n助手：{result['agent_response']}"
 
 
 def format_for_prompt(prompt_vars: Mapping[str, Any] | None) -> dict[str, str]:

@@ -36,6 +36,7 @@ from qianxun.core.types import Vector
 PREFIX: Final = "gd2502_"
 DIMENSION: Final = 768  # of m3e-base
 INDEXED_DIMENSIONS: Final = 2000  # of an HNSW index of pgvector; longer vectors are compared one by one
+LONGEST_NAME: Final = 18
 LONGEST_PREFIX: Final = 30  # so that no name exceeds the 63 bytes of PostgreSQL
 
 
@@ -154,13 +155,24 @@ class ExampleModels:
 
 
 @lru_cache(maxsize=64)
-def models(prefix: str = PREFIX, dimension: int = DIMENSION) -> ExampleModels:
-    """The SQLAlchemy models of a library with this prefix and dimension. Raises BadSettings."""
+def models(prefix: str = PREFIX, dimension: int = DIMENSION, more: tuple[str, ...] = ()) -> ExampleModels:
+    """The models of a library with this prefix and dimension; ``more`` are tables of one's own. Raises BadSettings."""
     check_prefix(prefix)
     mapped = registry()
-    of = {category.name: _model(mapped, category, prefix, dimension) for category in CATEGORIES}
+    of = {category.name: _model(mapped, category, prefix, dimension) for category in (*CATEGORIES, *map(own, more))}
     tables = {name: mapped.metadata.tables[f"{prefix}{name}"] for name in of}
     return ExampleModels(mapped.metadata, of, tables, _stamp(mapped.metadata, prefix))
+
+
+def own(name: str) -> Category:
+    """A category beside the four, by the name of its table. Raises BadSettings for what cannot be one."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*_examples", name) or len(name) > LONGEST_NAME:
+        raise BadSettings(
+            f"示例库的表名 {name!r} 不能用",
+            hint=f"写成 policy_examples 这样：小写字母、数字与下划线，以 _examples 结尾，至多 {LONGEST_NAME} 个字符",
+        )
+    label = name.removesuffix("_examples")
+    return Category(name, label, name, "".join(map(str.capitalize, label.split("_"))) + "Example")
 
 
 def _model(mapped: registry, category: Category, prefix: str, dimension: int) -> type[Example]:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Table, select
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.types import Vector, Vectors
-from qianxun.examples.schema import DEFAULT_GRADE, GRADES, models
+from qianxun.examples.schema import DEFAULT_GRADE, GRADES
 from qianxun.examples.store import ExampleStore, Stamp
 
 NEAR: Final = 0.95  # cosine of near-duplicates
@@ -71,7 +71,7 @@ def library_statistics(store: ExampleStore, near: float = NEAR) -> LibraryStatis
         stamp = store.stamp(connection)
         if stamp is None:
             raise NotFound("还没有示例库", hint="先运行 qianxun examples import FILE.xlsx")
-        tables = models(store.prefix, stamp.dimension).tables
+        tables = store.models_of(stamp.dimension).tables
         counted = {name: _counted(connection, table) for name, table in tables.items()}
         refs, vectors = _newest(connection, tables, stamp.dimension)
     pairs, pair_count = near_pairs(vectors, near)

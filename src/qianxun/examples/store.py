@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -44,7 +44,7 @@ class ExampleStore:
 
     Without a ``model`` it can be read, not searched or added to. ``writing`` and ``reading`` open transactions if the
     engine's own would not do (SQLite's single writer). ``schema`` is a PostgreSQL schema other than the default; it is
-    first on the search path.
+    first on the search path. ``more_tables`` are categories of one's own beside the four.
     """
 
     def __init__(
@@ -56,9 +56,11 @@ class ExampleStore:
         writing: Opening | None = None,
         reading: Opening | None = None,
         schema: str = "",
+        more_tables: Sequence[str] = (),
     ) -> None:
         check_prefix(prefix)
         self.engine = engine
+        self.more_tables = tuple(more_tables)
         self.prefix = prefix
         self._schema = schema
         self._model = None if model is None else embedding_model(model)
@@ -68,13 +70,20 @@ class ExampleStore:
         self._is_prepared = False
 
     @classmethod
-    def on(cls, connection: Connection, prefix: str = PREFIX, model: EmbeddingModel | None = None) -> ExampleStore:
+    def on(
+        cls,
+        connection: Connection,
+        prefix: str = PREFIX,
+        model: EmbeddingModel | None = None,
+        *,
+        more_tables: Sequence[str] = (),
+    ) -> ExampleStore:
         """The library on one open connection, within its transaction if it has begun one."""
 
         def within() -> AbstractContextManager[Connection]:
             return _within(connection)
 
-        return cls(connection.engine, prefix, model, writing=within, reading=within)
+        return cls(connection.engine, prefix, model, writing=within, reading=within, more_tables=more_tables)
 
     @property
     def model(self) -> EmbeddingModel:
@@ -85,7 +94,10 @@ class ExampleStore:
 
     @property
     def models(self) -> ExampleModels:
-        return models(self.prefix, self._dimension)
+        return self.models_of(self._dimension)
+
+    def models_of(self, dimension: int) -> ExampleModels:
+        return models(self.prefix, dimension, self.more_tables)
 
     @property
     def tables(self) -> Mapping[str, Table]:
@@ -118,9 +130,13 @@ class ExampleStore:
         with self.connection() as connection:
             stamp = self.stamp(connection)
             is_ready = stamp is not None and _version(connection, self.prefix, self._schema) == HEAD
+            is_ready = is_ready and all(
+                _has_table(connection, f"{self.prefix}{name}", self._schema) for name in self.more_tables
+            )
         if not is_ready:
             with self.writing() as connection:
                 stamp = prepare(connection, self.prefix, self._model, self._schema)
+                self._create_more(connection, stamp)
         assert stamp is not None
         self._dimension = stamp.dimension
         if self._model is not None:
@@ -132,9 +148,33 @@ class ExampleStore:
         self._is_prepared = False
         self.prepare()
 
+    @property
+    def dimension(self) -> int:
+        """Of the library's vectors, or of those that it would have."""
+        return self._dimension
+
+    def missing_revisions(self) -> list[str]:
+        """What `migrate` would do; nothing without a library and a model to make one with."""
+        with self.connection() as connection:
+            if self.stamp(connection) is None and self._model is None:
+                return []
+            is_newest = _version(connection, self.prefix, self._schema) == HEAD
+            tables = [f"{self.prefix}{name}" for name in self.more_tables]
+            lacking = [name for name in tables if not _has_table(connection, name, self._schema)]
+            return [*([] if is_newest else [HEAD]), *lacking]
+
     def migrate(self, connection: Connection) -> Stamp:
-        """Migrates the tables of an existing library, whatever its model."""
-        return prepare(connection, self.prefix, None, self._schema)
+        """Migrates the tables of a library, whatever its model; makes those of a new one with its own."""
+        stamp = prepare(connection, self.prefix, self._model, self._schema)
+        self._create_more(connection, stamp)
+        return stamp
+
+    def _create_more(self, connection: Connection, stamp: Stamp) -> None:
+        """The tables of one's own, which the migrations do not know, exactly as they make the four."""
+        tables = self.models_of(stamp.dimension).tables
+        for name in self.more_tables:
+            if not _has_table(connection, tables[name].name, self._schema):
+                tables[name].create(connection)
 
 
 @contextmanager

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -55,10 +55,11 @@ class Contents:
         return sum(map(len, self.rows.values()))
 
 
-def category_of(name: str, prefix: str = "") -> str:
-    """The category that a worksheet's name means, English or Chinese; "" for none."""
+def category_of(name: str, prefix: str = "", more: Sequence[str] = ()) -> str:
+    """The category that a worksheet's name means, English or Chinese, or one of one's own; "" for none."""
     plain = "".join(name.split()).casefold()
-    return _NAMES.get(plain) or _NAMES.get(plain.removeprefix(prefix), "")
+    known = {**_NAMES, **{table: table for table in more}}
+    return known.get(plain) or known.get(plain.removeprefix(prefix), "")
 
 
 def check_file(path: Path, suffixes: tuple[str, ...]) -> None:
@@ -79,13 +80,13 @@ def expected_names() -> str:
     return "、".join(f"{category.name}（{category.sheet}）" for category in CATEGORIES)
 
 
-def read_json(path: Path, prefix: str = "") -> Contents:
+def read_json(path: Path, prefix: str = "", more: Sequence[str] = ()) -> Contents:
     """Raises Refused (Unreadable, TooLarge, UnsupportedFile) or NotFound, saying what to do."""
     check_file(path, JSON_SUFFIXES)
     lists = _load(path)
     contents = Contents()
     for name, items in lists.items():
-        category = category_of(name, prefix)
+        category = category_of(name, prefix, more)
         if not category:
             contents.ignored_sheets.append(name)
         elif not isinstance(items, list):

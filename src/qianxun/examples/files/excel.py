@@ -6,7 +6,7 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -34,12 +34,13 @@ AnyCell: TypeAlias = Cell | MergedCell
 Line: TypeAlias = tuple[int, dict[int, AnyCell]]  # (row, column → cell)
 
 
-def read_workbook(path: Path, prefix: str = "") -> Contents:
+def read_workbook(path: Path, prefix: str = "", more: Sequence[str] = ()) -> Contents:
     """Raises Refused (Unreadable, TooLarge, UnsupportedFile) or NotFound, saying what to do."""
     check_file(path, SUFFIXES)
     _check_archive(path)
     book = _open(path, data_only=False)
-    categories = {sheet.title: category for sheet in book.worksheets if (category := category_of(sheet.title, prefix))}
+    named = ((sheet.title, category_of(sheet.title, prefix, more)) for sheet in book.worksheets)
+    categories = {title: category for title, category in named if category}
     contents = Contents()
     contents.ignored_sheets += [name for name in book.sheetnames if name not in categories and name != GUIDE]
     if not categories:

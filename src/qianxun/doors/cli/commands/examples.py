@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,7 +103,7 @@ def search(
             keyword,
             defaults.global_top_k if top_k is None else top_k,
             defaults.similarity_threshold if threshold is None else threshold,
-            [_category(name) for name in table] if table else None,
+            [_category(name, settings) for name in table] if table else None,
             min_results=defaults.min_results if threshold is None else 0,
             top_k_per_table=defaults.top_k_per_table,
         )
@@ -155,7 +156,7 @@ def remove(
     from qianxun.engine.admin.examples import remove_examples
 
     settings = _settings(context)
-    removed = remove_examples(settings, _category(table), ids)
+    removed = remove_examples(settings, _category(table, settings), ids)
     missing = sorted(set(ids) - set(removed))
     if as_json:
         print_json({"removed": removed, "missing": missing})
@@ -167,14 +168,68 @@ def remove(
     return 1 if missing else 0
 
 
+@app.command(help="把评为好的对话收进示例库（.json、.jsonl） · take dialogues rated as good into the library")
+def adopt(
+    context: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="每段有 user_input、agent_response 或 messages，与 rating")
+    ],
+    table: Annotated[str, typer.Option(metavar="T", help="收进哪一类 · the category")] = "qa_examples",
+    near: Annotated[
+        float, typer.Option(metavar="X", help="相似到多少算已经有了 · from which cosine it is known")
+    ] = 0.95,
+    as_json: JsonFlag = False,
+) -> int:
+    from qianxun.engine.admin import examples
+
+    settings = _settings(context)
+    report = examples.adopt(settings, file, _category(table, settings), near)
+    if as_json:
+        print_json(asdict(report))
+        return 1 if report.rejected else 0
+    _done(
+        f"收进 {report.added} 条；没有评为好的 {report.unrated} 条，已经有了的 {report.near} 条",
+        f"Added {report.added}; not rated as good {report.unrated}, known already {report.near}",
+    )
+    for reason in report.rejected:
+        warn(reason, reason)
+    return 1 if report.rejected else 0
+
+
+@app.command(help="两份设置做 A/B 测试：哪一份更能找到标注的示例 · compare two settings on labelled questions")
+def compare(
+    context: typer.Context,
+    labelled: Annotated[Path, typer.Argument(metavar="FILE", help='[{"query": "问题", "expected": ["用户输入"]}]')],
+    config: Annotated[list[Path], typer.Option("--config", metavar="FILE", help="两份设置，A 与 B · two settings")],
+    as_json: JsonFlag = False,
+) -> None:
+    from qianxun.engine.admin import examples
+    from qianxun.engine.settings import load
+
+    if len(config) != 2:
+        raise BadInput(tr("要两份设置", "Two settings are needed"), hint="--config A.yaml --config B.yaml")
+    own = {"data": _settings(context).data}
+    found = examples.compare_settings(labelled, *(load(file, arguments=own) for file in config))
+    if as_json:
+        print_json({**asdict(found), "is_significant": found.is_significant})
+        return
+    first, second = found.mean_scores
+    chance, verdict = f"p = {found.p_value:.3f}", "有" if found.is_significant else "没有"
+    _done(
+        f"{found.metric}：A {first:.3f}，B {second:.3f}（{found.queries} 问，{chance}，{verdict}显著差别）",
+        f"{found.metric}: A {first:.3f}, B {second:.3f} ({found.queries} questions, {chance})",
+    )
+
+
 def _done(zh: str, en: str) -> None:
     out().print(f"✓ {tr(zh, en)}", markup=False, style="green")
 
 
-def _category(name: str) -> str:
+def _category(name: str, settings: Settings) -> str:
     from qianxun.engine.admin.examples import category_of, expected_names
+    from qianxun.engine.example_library import more_tables
 
-    if not (category := category_of(name)):
+    if not (category := category_of(name, settings.examples.prefix, more_tables(settings))):
         raise NotFound(
             tr(f"没有叫“{name}”的一类示例", f"There is no category “{name}”"),
             hint=tr(f"可用：{expected_names()}", f"There are: {expected_names()}"),

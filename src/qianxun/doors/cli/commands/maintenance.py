@@ -139,12 +139,12 @@ def migrate(
     as_json: JsonFlag = False,
 ) -> int:
     """把数据库的结构升到最新；打开数据时也会自动做 · bring the schema of the database up to date"""
-    from qianxun.engine.admin import database
+    from qianxun.engine.admin import migrations
 
     settings = session_of(context).settings()
     elsewhere = "数据若在别处，用 --data DIR 或 records.url 指明", "Say where it is with --data DIR or records.url"
     expect_data(settings, elsewhere)
-    revisions = database.missing_migrations(settings) if check else database.migrate(settings)
+    revisions = migrations.missing(settings) if check else migrations.migrate(settings)
     names = "、".join(revisions)
     if as_json:
         print_json({"missing" if check else "applied": revisions})

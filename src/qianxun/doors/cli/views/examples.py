@@ -43,7 +43,7 @@ def show_import(file: Path, report: ImportReport) -> None:
         for category, counts in report.inserted.items():
             added, updated, unchanged = counts.added, counts.updated, counts.unchanged
             line = tr(
-                f"  {LABELS[category]}（{category}）：新增 {added}，更新 {updated}，未变 {unchanged}",
+                f"  {LABELS.get(category, category)}（{category}）：新增 {added}，更新 {updated}，未变 {unchanged}",
                 f"  {category}: {added} added, {updated} updated, {unchanged} unchanged",
             )
             out().print(line, markup=False)
@@ -137,7 +137,7 @@ def show_statistics(start: str, found: LibraryStatistics) -> None:
     for name, one in found.tables.items():
         tags = "  ".join(f"{tag} {count}" for tag, count in list(one.tags.items())[:TAGS_SHOWN])
         grades = [str(one.grades.get(grade, 0)) for grade in GRADES]
-        table.add_row(LABELS[name], str(one.count), *grades, f"{one.coverage:.0%}", Text(tags, style="dim"))
+        table.add_row(LABELS.get(name, name), str(one.count), *grades, f"{one.coverage:.0%}", Text(tags, style="dim"))
     console.print(table)
     model = f"{found.stamp.model}（{found.stamp.dimension}）"
     console.print(tr(f"共 {found.count} 条，模型 {model}", f"{found.count} in all, model {model}"), style="dim")
@@ -160,7 +160,9 @@ def _show_pairs(start: str, found: LibraryStatistics) -> None:
 
 
 def _pair(pair: NearPair) -> Text:
-    both = [f"{LABELS[one.source]} #{one.id} {_short(one.user_input)}" for one in (pair.first, pair.second)]
+    both = [
+        f"{LABELS.get(one.source, one.source)} #{one.id} {_short(one.user_input)}" for one in (pair.first, pair.second)
+    ]
     return Text(f"{pair.similarity:.3f}  ", style="bold").append("  ≈  ".join(both), style="not bold")
 
 
