@@ -84,6 +84,7 @@ torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --siege 100
 	$(BIN)/python -m tests.torture --cuts 500
 	$(BIN)/python -m tests.torture --shortages 600
+	$(BIN)/python -m tests.torture --soak 60
 	$(BIN)/python -m tests.torture --novels
 	$(BIN)/python -m tests.torture --properties 5
 	$(BIN)/python -m pytest -m long

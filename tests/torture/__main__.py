@@ -29,6 +29,7 @@ def main() -> None:
     asked.add_argument("--siege", type=int, default=0, help="so many writes by each of 16 writers, beside 16 readers")
     asked.add_argument("--cuts", type=int, default=0, help="cut off so many streamed answers, each in another way")
     asked.add_argument("--shortages", type=int, default=0, help="so many calls with few descriptors, on a full disk")
+    asked.add_argument("--soak", type=float, default=0, help="so many minutes of steady work, whose memory is watched")
     asked.add_argument("--novels", action="store_true", help="index ten long novels and look at the memory")
     asked.add_argument("--properties", type=int, default=0, help="so many runs of the property tests on new examples")
     asked.add_argument("--seed", type=int, default=1)
@@ -47,6 +48,8 @@ def main() -> None:
         _cut(told.cuts, told.seed)
     if told.shortages:
         _run_short(told.shortages, told.seed)
+    if told.soak:
+        _soak(told.soak, told.seed)
     if told.novels:
         _read_novels()
     if told.properties:
@@ -139,10 +142,11 @@ def _cut(rounds: int, seed: int) -> None:
 
 
 def _run_short(calls: int, seed: int) -> None:
-    from tests.torture.shortages import Answers, on_a_full_disk, with_few_descriptors
+    from tests.torture.shortages import Answers, on_a_full_disk, with_few_descriptors, with_half_sent_heads
 
     tries: list[tuple[str, Callable[[Path], Answers]]] = [
         *((f"{n} descriptors", lambda at, n=n: with_few_descriptors(at, n, calls, seed)) for n in (40, 64)),
+        ("1200 half-sent heads", lambda at: with_half_sent_heads(at, 1200)),
         ("full disk", lambda at: on_a_full_disk(at, calls // 4, seed)),
     ]
     wrong = False
@@ -158,6 +162,19 @@ def _run_short(calls: int, seed: int) -> None:
         wrong = wrong or bool(answers.wrong)
     if wrong:
         sys.exit(1)
+
+
+def _soak(minutes: float, seed: int) -> None:
+    from tests.torture.soak import MOST_MEGABYTES_AN_HOUR, soak, warming
+
+    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
+        done = soak(Path(folder), minutes, seed)
+    slope = done.slope(warming(minutes))
+    sys.stdout.write(
+        f"{done.calls} calls, {done.failed} failed, {slope:+.1f} MB an hour at {done.samples[-1][1]:.0f} MB\n"
+    )
+    if done.failed or slope > MOST_MEGABYTES_AN_HOUR:
+        sys.exit(f"memory may rise by {MOST_MEGABYTES_AN_HOUR:g} MB an hour")
 
 
 def _read_novels() -> None:

@@ -81,6 +81,32 @@ def _any_call(http: httpx.AsyncClient, base: int, number: int, chance: random.Ra
             return http.post(f"/v1/retrieval/{base}", json={"query": f"住院报销比例 {number}"})
 
 
+def with_half_sent_heads(folder: Path, heads: int) -> Answers:
+    """So many connections that begin a request and do not end it, to a service that may open 1,024 files: health is
+    told and searches are answered all the same."""
+    answers = Answers()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with running(folder, before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))) as service:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, soft + heads), hard))
+        asyncio.run(_half_sent(service.url, heads, lambda answer: answers.note(answer, (), folder)))
+        service.stop(2)
+    return answers
+
+
+async def _half_sent(url: str, heads: int, note: Callable[[httpx.Response], httpx.Response]) -> None:
+    port = int(url.rpartition(":")[2])
+    async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as http:
+        made = note(await http.post(BASES, json={"name": "医保", "embedding_model": "none"}))
+        half = [await asyncio.open_connection("127.0.0.1", port) for _ in range(heads)]
+        for _, writer in half:
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.")
+        for _ in range(20):
+            note(await http.get("/healthz", headers={"connection": "close"}))
+            note(await http.post(f"/v1/retrieval/{made.json()['data']['id']}", json={"query": "住院"}))
+        for _, writer in half:
+            writer.close()
+
+
 def on_a_full_disk(folder: Path, rounds: int, seed: int) -> Answers:
     """Calls of all kinds while the disk, a small one of memory, has next to no room left. Refusals are 507."""
 

@@ -47,6 +47,7 @@ from qianxun.core.types import (
 )
 from qianxun.index.embedded import codes, keywords, vectors
 from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
+from qianxun.index.embedded.open_keywords import OPEN_KEYWORDS, OpenKeywords
 from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys, trained_on
 from qianxun.index.shared import (
     SAMPLE,
@@ -72,12 +73,14 @@ PURGE_AFTER = 1_000  # deaths that wait, at most, for a batch that adds somethin
 @dataclass(frozen=True, slots=True)
 class Options:
     """``exact_limit``: so many rows without codes are searched exactly. ``gram_weight``: what a gram counts beside a
-    word. A store is compacted when more than ``dead_share`` of at least ``dead_least`` rows are dead."""
+    word. A store is compacted when more than ``dead_share`` of at least ``dead_least`` rows are dead. So many keyword
+    indexes are open at a time (``open_keywords``)."""
 
     exact_limit: int = 50_000
     gram_weight: float = 0.5
     dead_share: float = 0.3
     dead_least: int = 1_000
+    open_keywords: int = OPEN_KEYWORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,10 @@ class EmbeddedIndex:
 
     is_here = True
 
-    def __init__(self, folder: Path, state: State, options: Options) -> None:
+    def __init__(self, folder: Path, state: State, options: Options, recently_used: OpenKeywords) -> None:
         self.folder = folder
         self._options = options
+        self._recently_used = recently_used
         self._state = state
         self._writing = threading.RLock()
         self._keywords: keywords.Keywords | None = None
@@ -250,12 +254,24 @@ class EmbeddedIndex:
             raise closed()
         return self._view
 
+    def release_keywords(self) -> bool:
+        """Closes the keyword index until it is needed again. Returns False if it is being written to."""
+        if not self._writing.acquire(blocking=False):
+            return False
+        try:
+            self._keywords = None
+            self._view = replace(self._view, keywords=None)  # searches that are under way have theirs
+            return True
+        finally:
+            self._writing.release()
+
     def _keyword_view(self) -> tuple[View, keywords.KeywordView]:
         view = self._open_view()
         if view.keywords is None:
             with self._writing:
                 self._open_keywords()
                 view = self._view
+        self._recently_used.use(self)
         assert view.keywords is not None
         return view, view.keywords
 
@@ -290,6 +306,7 @@ class EmbeddedIndex:
             self._undo_unfinished(self._keywords)
         if self._view.keywords is None:
             self._view = replace(self._view, keywords=self._keywords.view())
+        self._recently_used.use(self)
         return self._keywords
 
     def _undo_unfinished(self, index: keywords.Keywords) -> None:
@@ -392,7 +409,8 @@ class EmbeddedIndex:
     def _close(self) -> None:
         with self._writing:
             self._closed = True
-            self._keywords = None
+            self.release_keywords()
+        self._recently_used.forget(self)
 
 
 class EmbeddedBackend:
@@ -402,6 +420,7 @@ class EmbeddedBackend:
         self._root = root
         self._options = options
         self._building: set[Path] = set()
+        self._recently_used = OpenKeywords(options.open_keywords)
 
     async def open(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
         return await asyncio.to_thread(self._open, knowledge_base, stamp)
@@ -427,7 +446,7 @@ class EmbeddedBackend:
         require_stamp(state.stamp, stamp)
         # An index without origin gets it with its next change.
         state = replace(state, stamp=replace(stamp, origin=stamp.origin or state.stamp.origin))
-        index = EmbeddedIndex(current, state, self._options)
+        index = EmbeddedIndex(current, state, self._options, self._recently_used)
         self._remove_builds(folder, current)
         return index
 
@@ -443,7 +462,7 @@ class EmbeddedBackend:
         state = replace(state, keywords=keywords.meta_checksum(built / KEYWORDS))
         save_state(built, state)
         sync([built / KEYWORDS, built, folder, self._root])
-        return EmbeddedIndex(built, state, self._options)
+        return EmbeddedIndex(built, state, self._options, self._recently_used)
 
     def _switch(self, knowledge_base: int, built: Index) -> None:
         folder = self._folder(knowledge_base)

@@ -1,0 +1,118 @@
+"""A service under steady work: its memory must come to rest."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import psutil
+
+from tests.http.served import BASES, running
+
+MOST_MEGABYTES_AN_HOUR = 1.0
+WARMING_MINUTES, WARMING_SHARE = 10.0, 1 / 2  # of a shorter time this share
+SAMPLE_SECONDS = 2.0
+DOCUMENTS = 200  # that are written again and again, and deleted
+WORDS = (
+    "住院",
+    "门诊",
+    "报销",
+    "比例",
+    "手术",
+    "药品",
+    "慢性病",
+    "起付线",
+    "医保",
+    "缴费",
+    "异地",
+    "就医",
+    "备案",
+    "生育",
+)
+
+
+@dataclass(frozen=True)
+class Soak:
+    samples: Sequence[tuple[float, float]]  # seconds, megabytes
+    calls: int
+    failed: int
+
+    def slope(self, after: float) -> float:
+        """Megabytes an hour, fitted to the samples after so many seconds: the median of the slopes between any two of
+        them (Theil-Sen), which a few collections of garbage do not bend."""
+        late = np.array([sample for sample in self.samples if sample[0] >= after])
+        first, second = np.triu_indices(len(late), max(1, len(late) // 4))
+        moved = late[second] - late[first]
+        return float(np.median(moved[:, 1] / moved[:, 0])) * 3600
+
+
+def warming(minutes: float) -> float:
+    """Seconds until memory should have come to rest."""
+    return 60 * min(WARMING_MINUTES, WARMING_SHARE * minutes)
+
+
+def soak(folder: Path, minutes: float, seed: int) -> Soak:
+    with running(folder) as service:
+        process = psutil.Process(service.process.pid)
+        found = asyncio.run(_work(service.url, process, 60 * minutes, seed))
+        service.stop(2)
+    return found
+
+
+async def _work(url: str, process: psutil.Process, seconds: float, seed: int) -> Soak:
+    chance, began = random.Random(seed), time.monotonic()
+    samples: list[tuple[float, float]] = []
+    calls = failed = 0
+    async with httpx.AsyncClient(base_url=url, timeout=120, trust_env=False) as http:
+        bases = [await _base(http, number) for number in range(3)]
+
+        async def go_on() -> None:
+            nonlocal calls, failed
+            while time.monotonic() - began < seconds:
+                answer = await _call(http, chance.choice(bases), chance)
+                calls += 1
+                failed += answer.status_code >= 500
+
+        async def sample() -> None:
+            while time.monotonic() - began < seconds:
+                samples.append((time.monotonic() - began, process.memory_info().rss / 2**20))
+                if len(samples) % 30 == 0:
+                    sys.stdout.write(f"  {samples[-1][0] / 60:.0f} min: {samples[-1][1]:.1f} MB, {calls} calls\n")
+                    sys.stdout.flush()
+                await asyncio.sleep(SAMPLE_SECONDS)
+
+        await asyncio.gather(sample(), *(go_on() for _ in range(4)))
+    return Soak(samples, calls, failed)
+
+
+async def _base(http: httpx.AsyncClient, number: int) -> int:
+    made = await http.post(BASES, json={"name": f"库{number}", "embedding_model": "none"})
+    base: int = made.json()["data"]["id"]
+    return base
+
+
+async def _call(http: httpx.AsyncClient, base: int, chance: random.Random) -> httpx.Response:
+    text = (
+        "，".join("".join(chance.choices(WORDS, k=3)) for _ in range(chance.choice((3, 40)))) + f"{chance.random()}。"
+    )
+    documents, name = f"{BASES}/{base}/documents", f"d{chance.randrange(DOCUMENTS)}"
+    match chance.randrange(20):
+        case 0 | 1 | 2:
+            return await http.put(f"{documents}/{name}", json={"name": name, "content": text})
+        case 3:
+            return await http.delete(f"{documents}/{name}")
+        case 4:
+            return await http.post(documents, files={"file": (f"{name}.txt", text.encode())})
+        case 5:
+            return await http.post(f"/v1/query/{base}", json={"query": text[:12] + "是多少？", "stream": False})
+        case 6:
+            return await http.post(f"/v1/recall/{base}/texts", json={"query": text[:20]})
+        case _:
+            return await http.post(f"/v1/retrieval/{base}", json={"query": text[:20] + str(chance.randrange(10**6))})
