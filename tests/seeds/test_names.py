@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,7 @@ NAMES = {
         "format_retrieved_examples",
         "format_for_prompt",
     ),
+    "001": ("search_texts", "search_tables"),
     "002": (
         "create_query_workflow",
         "RAGAnythingAdapter",
@@ -45,6 +47,7 @@ NAMES = {
         "assemble_graph_context",
         "AnswerGenerator",
     ),
+    "003": ("RetrievalRequest", "RetrievalResult", "Retrieve", "Retriever"),
     "004": (
         "TextPreprocessor",
         "ChunkSplitter",
@@ -65,6 +68,14 @@ def test_a_name_of_the_documents_is_importable(name: str) -> None:
     assert name in qianxun.__all__
     value = getattr(qianxun, name)
     assert name.isupper() or getattr(value, "__name__", name) in (name, "ResultRanker")
+
+
+def test_the_page_on_the_documents_names_them_all() -> None:
+    page = (
+        (Path(__file__).resolve().parents[2] / "docs" / "seeds.md").read_text("utf-8").replace("insert_*_examples", "")
+    )
+    missing = [name for names in NAMES.values() for name in names if name not in page]
+    assert [name for name in missing if not name.startswith("insert_")] == []
 
 
 def test_the_constants_are_those_of_the_document() -> None:
