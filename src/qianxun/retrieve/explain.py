@@ -403,7 +403,11 @@ def reason_for(known: Explanation, options: SearchOptions) -> str:
             cause = "还有变更等待进入索引" if known.status == "waiting" else "索引里缺了它"
             return f"记录里有这个片段，索引里没有：{cause}"
         case "filter":
-            return "被过滤条件排除：" + "；".join(map(filter_text, known.failing))
+            is_named = not options.doc_ids and any(
+                isinstance(part, In) and part.field == "doc_id" for part in known.failing
+            )
+            cause = "问题点名了别的文档，只在其中检索" if is_named else "被过滤条件排除"
+            return f"{cause}：" + "；".join(map(filter_text, known.failing))
         case "recall":
             return "没有一路检索把它排进候选" + ("" if known.arms else "：与问题没有共同的词语或字")
         case "fuse":

@@ -51,6 +51,13 @@ _MENTION: Final = re.compile(
 _UNQUOTED: Final = 5  # its group
 _DOMAIN: Final = re.compile(r"[@＠][\w\-]+(?:\.[\w\-]+)*\.[A-Za-z]{2,}(?![A-Za-z])", re.ASCII)
 _NAME_END: Final = re.compile(r"[，。？！；：,?!;:]")
+# A document that a question speaks of without a mark: 《部署手册》, or 部署手册里有什么要求.
+_TITLE: Final = re.compile(r"《([^《》\n]{2,60})》")
+_NAME_BEFORE: Final = re.compile(
+    r"^([^，。？！；：,?!;:\s]{3,40}?)(?:里面|里|中|当中|之中|内|上面)"
+    r"(?:都|还|又|是否|有没有|到底)?(?:有|说|讲|写|提|规定|要求|列|记|对|关于|怎么|怎样|如何|的|哪)"
+)
+_SHORTEST_NAME: Final = 3  # characters of a name that is not in title marks
 _LONGEST_NAME: Final = 100  # characters of an unquoted one
 _MENTIONS: Final = 20  # looked up; a text with more of them is no question
 _SHOWN_IDS: Final = 5  # of documents that cannot be searched, in a note
@@ -144,7 +151,8 @@ async def _mentions(
     documents that the request may not see.
     """
     if "@" not in text and "＠" not in text:
-        return text, chosen, []
+        named_in_text = frozenset[str]() if chosen else await asyncio.to_thread(_document_in_text, base, text, where)
+        return text, named_in_text or chosen, []
     named: frozenset[str] = frozenset()
     notes: list[Degraded] = []
     parts: list[str] = []
@@ -162,6 +170,26 @@ async def _mentions(
         parts.append(text[last : found.start()])
         last = end
     return " ".join([*parts, text[last:]]).strip(), named or chosen, notes
+
+
+def _document_in_text(base: OpenBase, text: str, where: Filter) -> frozenset[str]:
+    """The document that a question names without a mark, if exactly one is called so: its name in title marks, or at
+    the beginning before 里 or 中. Without a name in the right place nothing is looked up."""
+    titles = [found.strip() for found in _TITLE.findall(text)]
+    if found := _NAME_BEFORE.match(text.strip()):
+        name = found.group(1).strip("《》")
+        titles += [name[at:] for at in range(len(name) - _SHORTEST_NAME + 1)]  # 请问部署手册
+    if not titles:
+        return frozenset()
+    with base.records.reading() as tx:
+        called = _called(listing.names(tx, base.id, set().union(*map(_first_letters, titles))))
+        for title in titles:
+            documents = called.get(title) or called.get(_plain(title), set())
+            if documents and not isinstance(where, Everything):
+                documents = _passing(listing.attributes(tx, base.id, documents), where)
+            if len(documents) == 1:
+                return frozenset(documents)
+    return frozenset()
 
 
 def _documents(base: OpenBase, found: re.Match[str], where: Filter) -> tuple[str, int, frozenset[str]]:
