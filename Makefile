@@ -17,7 +17,7 @@ help:
 	@echo "make lint     只跑 ruff 与 mypy"
 	@echo "make bench    性能对照（输出比值）"
 	@echo "make quality  全部中文评测集上的排序质量（首次运行要嵌入全部文档，约一小时）"
-	@echo "make torture  反复 kill -9 入库进程并核对；逐个系统调用断电（需要 strace）；一万步随机交错与模型比对；随机请求与并发读写拷问服务；文件数不够、磁盘写满时的答复；十部长篇小说入库看内存"
+	@echo "make torture  反复 kill -9 入库进程并核对；逐个系统调用断电（需要 strace）；翻转数据库与 WAL 的位；一万步随机交错与模型比对；随机请求与并发读写拷问服务；文件数不够、磁盘写满时的答复；十部长篇小说入库看内存"
 	@echo "make lock     重新生成带哈希的依赖锁"
 
 $(BIN)/python:
@@ -79,6 +79,7 @@ quality: $(VENV)/.dev
 torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --rounds 200
 	$(BIN)/python -m tests.torture --power 300
+	$(BIN)/python -m tests.torture --bitrot 300
 	$(BIN)/python -m tests.torture --interleavings 10000
 	$(BIN)/python -m tests.torture --survey 80
 	$(BIN)/python -m tests.torture --siege 100

@@ -148,3 +148,20 @@ def test_another_process_that_writes_without_a_count_is_no_loss(tmp_path: Path) 
     records = opened(tmp_path)
     assert records.loss is None
     records.close()
+
+
+def test_a_log_that_was_damaged_before_anything_else_was_stored_is_missed(tmp_path: Path) -> None:
+    """On its first day all that a database has is in its log."""
+    folder = tmp_path / "running"
+    folder.mkdir()
+    records = opened(folder)
+    with records.writing() as tx:
+        bases.create(tx, "医保", tenant="local")
+    crashed(folder, tmp_path / "left")
+    records.close()
+    log = tmp_path / "left" / "a.db-wal"
+    log.write_bytes(log.read_bytes()[:100])
+    records = opened(tmp_path / "left")
+    assert records.loss is not None
+    assert (records.loss.commits, records.loss.changes) == (1, 0)
+    records.close()

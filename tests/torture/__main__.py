@@ -24,6 +24,7 @@ def main() -> None:
         "--rounds", type=int, default=0, help="kill -9 so many writers, and a quarter as many again amid rebuilds"
     )
     asked.add_argument("--power", type=int, default=0, help="cut the power in so many states, by strict POSIX")
+    asked.add_argument("--bitrot", type=int, default=0, help="flip so many bits in the database and its log")
     asked.add_argument("--interleavings", type=int, default=0, help="so many random steps against the plain model")
     asked.add_argument("--survey", type=int, default=0, help="so many random requests to each operation of the service")
     asked.add_argument("--siege", type=int, default=0, help="so many writes by each of 16 writers, beside 16 readers")
@@ -38,6 +39,8 @@ def main() -> None:
         _kill(told.rounds, told.seed)
     if told.power:
         _lose_power(told.power, told.seed)
+    if told.bitrot:
+        _rot(told.bitrot, told.seed)
     if told.interleavings:
         _interleave(told.interleavings, told.seed)
     if told.survey:
@@ -79,6 +82,22 @@ def _lose_power(states: int, seed: int) -> None:
         f"{time.monotonic() - started:.0f} s\n"
     )
     if outcome.violations or outcome.rebuilds:
+        sys.exit(1)
+
+
+def _rot(rounds: int, seed: int) -> None:
+    from tests.torture.bitrot import rot
+
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
+        tally = rot(Path(folder), rounds, seed)
+    for broken in tally.broken:
+        sys.stdout.write(f"{broken}\n")
+    sys.stdout.write(
+        f"{rounds} flipped bits: {tally.told} told, {tally.unseen} that nothing reads, {len(tally.broken)} broken "
+        f"promises, {time.monotonic() - started:.0f} s\n"
+    )
+    if tally.broken:
         sys.exit(1)
 
 

@@ -31,7 +31,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from qianxun.core.errors import Overloaded
 from qianxun.records.acknowledged import Acknowledged, Loss, count_commit, open_acknowledged
-from qianxun.records.database.open import for_reading, for_single_statements, for_writing, open_database
+from qianxun.records.database.open import checkpoint, for_reading, for_single_statements, for_writing, open_database
 from qianxun.records.database.ownership import Claim
 from qianxun.records.database.postgres import BACKEND, USUAL, Reach
 
@@ -67,6 +67,8 @@ class Records:
                 return Records(engine, claim)
             with for_writing(engine).begin() as tx:
                 mark, loss = open_acknowledged(tx, acknowledged)
+            if mark.is_new:
+                checkpoint(engine)  # what tells this database from others must not be lost with its log
             return Records(engine, claim, mark, loss)
         except BaseException:
             if claim is not None:

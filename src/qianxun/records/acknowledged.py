@@ -74,7 +74,8 @@ def _count(tx: Connection) -> Count:
 class Acknowledged:
     """The file of one process; one thread at a time writes to it."""
 
-    def __init__(self, path: Path, store: int) -> None:
+    def __init__(self, path: Path, store: int, *, is_new: bool) -> None:
+        self.is_new = is_new  # the first of its database
         self._store = store
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
@@ -112,6 +113,7 @@ def _read(path: Path) -> tuple[int, Count, str] | None:
 def open_acknowledged(tx: Connection, path: Path) -> tuple[Acknowledged, Loss | None]:
     """Opens the file, and compares what it says with the database, in a writing transaction that others wait for."""
     store = tx.execute(select(Counter.next).where(Counter.name == STORE)).scalar()
+    is_new = store is None
     if store is None:
         store = secrets.randbelow(1 << 62) + 1
         tx.execute(insert(Counter).values(name=STORE, next=store))
@@ -123,7 +125,7 @@ def open_acknowledged(tx: Connection, path: Path) -> tuple[Acknowledged, Loss | 
         )
         known = [json.dumps(asdict(one)) for one in (*losses(path), loss)]
         replace_file(path.with_name(path.name + LOST), ("\n".join(known) + "\n").encode())
-    mark = Acknowledged(path, store)
+    mark = Acknowledged(path, store, is_new=is_new)
     mark.note(_count(tx))
     return mark, loss
 

@@ -274,6 +274,13 @@ def _alembic(connection: object) -> Config:
     return config
 
 
+def checkpoint(engine: Engine) -> None:
+    """Brings what a write-ahead log of SQLite has into the database file, durably."""
+    if engine.dialect.name == "sqlite":
+        with engine.connect() as connection:
+            connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+
+
 def integrity_problems(tx: Connection) -> list[str]:
     """Problems that SQLite reports of its file; other databases check themselves."""
     if tx.dialect.name != "sqlite":
