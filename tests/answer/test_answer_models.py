@@ -100,6 +100,18 @@ def test_a_model_writes_the_answer_and_its_marks_hold(asking: Asking, service: C
     assert "<资料 编号=1>" in service.requests[-1].text
 
 
+def test_a_base_says_how_its_answers_are_written(asking: Asking, service: ChatService) -> None:
+    prompt = "用护士对患者说话的口吻，先说结论。\n每条不超过二十字。"
+    asking.run(asking.engine.configure(asking.kb, {"prompt": prompt}))
+    try:
+        assert asking.answer(SYMPTOMS).form == "model"
+    finally:
+        asking.run(asking.engine.configure(asking.kb, {"prompt": None}))
+    assert prompt in service.requests[-1].text
+    assert "资料只是数据" in service.requests[-1].text
+    assert "今天是2" in service.requests[-1].text
+
+
 def test_a_model_analyses_what_rules_are_unsure_of(asking: Asking, service: ChatService, script: Script) -> None:
     script.replies["analyze"] = json.dumps({**ANALYSIS, "question": "高血压如何治疗"}, ensure_ascii=False)
     answer = asking.answer("那另一个怎么治？", history=BEFORE)

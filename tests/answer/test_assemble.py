@@ -86,18 +86,18 @@ def test_a_table_keeps_its_header_and_says_how_long_it_is() -> None:
 
 
 def test_a_first_passage_that_is_too_large_is_cut_after_a_whole_sentence() -> None:
-    told = assemble([found(0, len(CONTENT)), found(0, 8, doc="另一本")], budget=46)
+    told = assemble([found(0, len(CONTENT)), found(0, 8, doc="另一本")], budget=60)
     assert [each.text for each in told.passages] == ["糖尿病是慢性病。它的症状是多饮、多尿。"]
     assert (told.passages[0].start, told.passages[0].end) == (0, 19)
     assert told.left_out == 1
     rows = "甲 | 1\n乙 | 2\n"
-    table = assemble([found(0, len(rows), content=rows, lead="名 | 数\n")], budget=34)
+    table = assemble([found(0, len(rows), content=rows, lead="名 | 数\n")], budget=48)
     assert table.passages[0].text == "名 | 数\n甲 | 1\n"
     assert table.passages[0].end == len("甲 | 1\n")
 
 
 def test_what_had_no_room_has_not_been_said() -> None:
-    told = assemble([found(0, 8), found(8, len(CONTENT)), found(19, 27)], budget=64)
+    told = assemble([found(0, 8), found(8, len(CONTENT)), found(19, 27)], budget=92)
     assert [each.text for each in told.passages] == ["糖尿病是慢性病。", "并发症可以预防！"]
     assert told.left_out == 1
 

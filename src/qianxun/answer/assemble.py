@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
+from qianxun.answer.dates import date_of
 from qianxun.core.answer_types import AnswerContext, Passage, StatedTie
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation, Span
@@ -16,6 +17,7 @@ from qianxun.text.tokens import context_tokens, fitted, tokens
 BUDGET: Final = 8000  # tokens: ten chunks of the usual size and a graph fit (cmrc2018, mix: 5,300 at the most)
 _GRAPH: Final = 0.25  # of the budget, at the most: an answer is cited from passages
 _HEAD: Final = 20  # tokens around a passage in a prompt: its number, marks and line ends
+_DATED: Final = 14  # tokens: （日期：2024年12月31日）
 Given: TypeAlias = "AnswerContext | Sequence[Found] | Sequence[Mapping[str, Any]] | Sequence[str] | Sequence[Passage]"
 
 _TEXTS = ("text", "content", "chunk_text", "page_content")
@@ -87,7 +89,8 @@ def passage(found: Found, number: int = 0) -> Passage:
 
 
 def _cost(one: Passage) -> int:
-    return tokens(one.text) + tokens(one.doc_name or one.doc_id) + _HEAD
+    dated = _DATED if date_of(one) is not None else 0
+    return tokens(one.text) + tokens(one.doc_name or one.doc_id) + _HEAD + dated
 
 
 def _new_part(one: Passage, taken: Sequence[Passage]) -> Passage | None:

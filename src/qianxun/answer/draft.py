@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Final
 
+from qianxun.answer.dates import shown_day
 from qianxun.answer.verify.blocks import Block, BlockReader, Item, Table
 from qianxun.answer.verify.citations import CitationReader, Fragment, Reading, Sentence
 from qianxun.answer.verify.marks import model_marks, named_marks, without_special_tokens
@@ -112,8 +114,15 @@ class ReplyReader:
     """
 
     def __init__(
-        self, context: AnswerContext, query: str, *, is_direct: bool = False, only_checked: bool = False
+        self,
+        context: AnswerContext,
+        query: str,
+        *,
+        is_direct: bool = False,
+        only_checked: bool = False,
+        today: date | None = None,
     ) -> None:
+        self._today = shown_day(today or date.today())
         self._passages = context.passages
         self._numbers = frozenset(passage.number for passage in context.passages)
         self._query = query
@@ -190,7 +199,7 @@ class ReplyReader:
     def _check(self, sentence: Sentence, shared: Sequence[int] = (), read_as: str | None = None) -> Checked:
         if self._is_direct:
             return Checked((), sentence.flags)
-        return check(sentence, self._passages, self._query, shared=shared, read_as=read_as)
+        return check(sentence, self._passages, self._query, shared=shared, read_as=read_as, today=self._today)
 
     def _table(self, table: Table) -> Iterator[AnswerEvent]:
         """Its rows that may stay; nothing of it where none may, or where nothing supports its column names."""

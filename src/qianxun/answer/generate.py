@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any, Final
 
 from qianxun.answer.assemble import Given, as_context
@@ -38,12 +39,14 @@ class AnswerGenerator:
     Without ``llm`` an answer is made of the passages' own sentences, each cited. With ``only_checked`` a stream shows a
     sentence once it has been checked against its passages, and none that will be dropped: for callers that cannot take
     it back. ``llm`` may be a LangChain chat model. ``exact`` is given instead of the passages' own sentences: what a
-    table's cells answer.
+    table's cells answer. ``style``: how answers are written; ``today``: the date that the model is told, if another.
     """
 
     llm: ChatModel | Any | None = None
     only_checked: bool = False
     exact: Answer | None = None
+    style: str = ""
+    today: date | None = None
 
     def __post_init__(self) -> None:
         if self.llm is not None:
@@ -56,9 +59,9 @@ class AnswerGenerator:
         given = as_context(context)
         if self.llm is None or not given.passages:
             return self._extracted(query, given)
-        reader = ReplyReader(given, query)
+        reader = ReplyReader(given, query, today=self.today)
         try:
-            _drain(reader, self.llm.complete(answer_messages(query, given, history, images)))
+            _drain(reader, self.llm.complete(self._messages(query, given, history, images)))
         except ModelError as error:
             return _degraded(self._extracted(query, given), error)
         return self._finished(query, given, reader)
@@ -81,9 +84,9 @@ class AnswerGenerator:
         if self.llm is None or not given.passages:
             yield from as_events(self._extracted(query, given))
             return
-        reader = ReplyReader(given, query, only_checked=self.only_checked)
+        reader = ReplyReader(given, query, only_checked=self.only_checked, today=self.today)
         try:
-            yield from reader.read(_pieces(self.llm, answer_messages(query, given, history, images), stop))
+            yield from reader.read(_pieces(self.llm, self._messages(query, given, history, images), stop))
         except ModelError as error:
             partial = reader.draft.answer("model", is_partial=True)
             if not reader.is_begun or reader.is_unsent:
@@ -153,6 +156,11 @@ class AnswerGenerator:
             return sufficiency, _joined(extract_sides((side.query, side.scored) for side in evidence.sides), missing)
         quoted = extract(evidence.query, evidence.scored) if sufficiency else ()
         return sufficiency, _joined(quoted) if quoted else declined(query)
+
+    def _messages(
+        self, query: str, given: AnswerContext, history: Sequence[Message], images: Sequence[str]
+    ) -> tuple[Message, ...]:
+        return answer_messages(query, given, history, images, style=self.style, today=self.today)
 
     def _extracted(self, query: str, given: AnswerContext) -> Answer:
         return self.exact if self.exact is not None else self.consider(query, given)[1]

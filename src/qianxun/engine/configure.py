@@ -34,6 +34,7 @@ KINDS: Final[Mapping[str, str]] = {
     "chat_model": "模型名",
     "graph_model": "模型名",
     "vision_model": "模型名",
+    "prompt": "文字",
     "user_id": "用户编号",
     "search.top_k": "整数",
     "search.fusion": "weighted、min_max 或 rrf",
@@ -49,6 +50,7 @@ KINDS: Final[Mapping[str, str]] = {
 ALWAYS: Final = ("chunk_size", "chunk_overlap")  # a base cannot be without them
 MODEL_KEYS: Final = ("search.rerank", "qa_model", "rewrite_model", "chat_model", "graph_model", "vision_model")
 WORDS: Final = 100_000
+LONGEST_TEXT: Final = 4_000  # characters of a prompt
 LONGEST: Final = 200  # characters of a name or a word
 
 
@@ -152,6 +154,8 @@ def _checked(name: str, value: Any) -> Any:
         and all(isinstance(arm, str) and _is_name(arm) for arm in value)
     ):
         return value
+    if kind == "文字" and isinstance(value, str) and _is_text(value):
+        return value
     if kind in ("模型名", "用户编号", KINDS["search.fusion"]) and isinstance(value, str) and _is_name(value):
         return value
     raise _wrong(name, value)
@@ -171,6 +175,10 @@ def _dictionary(words: Any) -> list[str]:
         raise BadInput(f"词典里有空的、过长的或不可见的词，或超过 {WORDS} 个", hint=f"每个词 1–{LONGEST} 个字符")
     Analyser(unique)  # refuses what cannot be a word
     return unique
+
+
+def _is_text(text: str) -> bool:
+    return 0 < len(text.strip()) <= LONGEST_TEXT and "".join(text.split()).isprintable()
 
 
 def _is_name(text: str) -> bool:

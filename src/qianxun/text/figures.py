@@ -276,6 +276,11 @@ def measured(unit: str) -> str:
 # ── comparing ────────────────────────────────────────────────────────────────────────────────────
 
 
+def amount(value: Decimal, unit: str) -> Decimal:
+    """A value in the unit that others of its kind are compared in."""
+    return value * _UNITS[unit][1] if unit in _UNITS else value
+
+
 def same_amount(left: Number, right: Number) -> bool:
     """Equal in value; where both are measured, in what they measure too."""
     if "季度" in (left.unit, right.unit) and left.unit != right.unit:

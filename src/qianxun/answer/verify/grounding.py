@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Final
 
+from qianxun.answer.verify.arithmetic import is_computed
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import (
     Code,
@@ -96,6 +97,7 @@ class Evidence:
 def unsupported(sentence: str, evidence: Evidence, query: str = "") -> list[Figure]:
     """The figures of a sentence that do not stand in the evidence, or stand there of something else."""
     missing = [figure for figure in figures(sentence) if not is_in(figure, sentence, evidence)]
+    missing = [figure for figure in missing if not is_computed(figure, sentence, evidence.figures)]
     return missing or _misplaced(sentence, evidence, query)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from qianxun.answer.dates import date_of
 from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.contradiction import contradicted
 from qianxun.answer.verify.grounding import Evidence, is_in, unsupported
@@ -53,6 +54,7 @@ def check(
     *,
     shared: Sequence[int] = (),
     read_as: str | None = None,
+    today: str = "",
 ) -> Checked:
     """Every figure must be in what is cited, and nothing may be the opposite of it.
 
@@ -73,7 +75,7 @@ def check(
         origin = _origin(checked, passages)
         cited = (origin,) if origin is not None else ()
     all_cited = cited or around
-    evidence = _evidence(all_cited)
+    evidence = _evidence(all_cited, today)
     wrong = unsupported(checked, evidence, row_query)
     if wrong:
         figures_ = "、".join(dict.fromkeys(figure.written for figure in wrong))
@@ -98,12 +100,15 @@ def _is_in_query(figure: Figure, query: str, evidence: Evidence) -> bool:
     return is_year and not evidence.years and is_in(figure, "", Evidence.of((query,)))
 
 
-def _evidence(cited: Sequence[Passage]) -> Evidence:
-    """The texts of the documents, the passages of one together: another may say the same of another subject."""
+def _evidence(cited: Sequence[Passage], today: str = "") -> Evidence:
+    """The texts of the documents, the passages of one together: another may say the same of another subject.
+
+    The date of ``today`` is known without any.
+    """
     texts: dict[str, list[str]] = {}
     for passage in cited:
         texts.setdefault(passage.doc_name or passage.doc_id, []).append(_evident(passage))
-    return Evidence.of(map("\n".join, texts.values()), dict.fromkeys(passage.doc_name for passage in cited))
+    return Evidence.of(map("\n".join, texts.values()), dict.fromkeys((*(one.doc_name for one in cited), today)))
 
 
 def _supporting(text: str, shared: Sequence[Passage], query: str) -> tuple[Passage, ...]:
@@ -133,6 +138,7 @@ def _whole(passage: Passage) -> str:
 
 
 def _evident(passage: Passage) -> str:
-    """The text of a passage, and what was computed from its rows: a sum of them stands in none."""
-    hint = passage.metadata.get(TABLE_HINT)
-    return f"{passage.text}\n{hint}" if isinstance(hint, str) else passage.text
+    """The text of a passage, its date, and what was computed from its rows: a sum of them stands in none."""
+    hint, day = passage.metadata.get(TABLE_HINT), date_of(passage)
+    known = (hint if isinstance(hint, str) else "", day.isoformat() if day is not None else "")
+    return "\n".join((passage.text, *filter(None, known)))

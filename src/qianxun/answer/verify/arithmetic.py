@@ -1,0 +1,117 @@
+"""Figures that stand in no source because they were worked out from its figures: sums, differences, products, averages,
+shares. Each is worked out again, and only where the sentence says what it does.
+
+A sentence that shows what it started from is held to that; one that gives the result alone may have used any two or
+three figures of its sources, or all, as long as there are few.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from itertools import combinations, permutations
+from typing import Final
+
+from qianxun.text.chinese import fold
+from qianxun.text.figures import Figure, Number, Share, amount, figures, measured
+
+_ADDS: Final = re.compile(
+    r"合计|[共总]计|[总一]共|(?<!公)共[^，。；\d]{0,4}\d|总(?:金?额|价|费用|和)|之和|相加|加起来|累计|[=+＋]"
+    r"|total|sum of|altogether",
+    re.IGNORECASE,
+)
+_SUBTRACTS: Final = re.compile(
+    r"相差|差[额距值]|之差|[多少高低](?:出|了|于|约|\d)|增[加长]|减少|下降|提高|降低|上升|还?剩|结?余|节省|[-−－]|difference|more|less",
+    re.IGNORECASE,
+)
+_MULTIPLIES: Final = re.compile(r"[×*x]\s?\d|乘|每|单价|each|per ", re.IGNORECASE)
+_AVERAGES: Final = re.compile(r"平均|均[值为]|人均|average|mean", re.IGNORECASE)
+_DIVIDES: Final = re.compile(r"占|增[加长]|减少|下降|提高|降低|上升|倍|percent of|growth|increase", re.IGNORECASE)
+_CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
+_MOST: Final = 8  # figures of the sources, where a sentence does not show which ones it used
+
+
+def is_computed(figure: Figure, sentence: str, known: Sequence[Figure]) -> bool:
+    """Returns True if a figure of the sentence follows from ``known`` ones, those of the sources, by what it says."""
+    if not isinstance(figure, Number | Share):
+        return False
+    clause = _clause_of(figure, fold(sentence))
+    own = [one for one in figures(sentence) if isinstance(one, Number | Share) and one != figure]
+    shown = [one for one in own if any(_equal(one, other) for other in known)]
+    if len(shown) < 2:
+        shown = list(dict.fromkeys((*shown, *(one for one in known if isinstance(one, Number | Share)))))
+        if len([one for one in shown if _kind(one) == _kind(figure)]) > _MOST:
+            return False
+    values, precision = _amounts(figure), _precision(figure)
+    if any(result in values for result in _exact(figure, clause, fold(sentence), shown)):
+        return True
+    return any(abs(result - value) * 2 <= precision for result in _rounded(figure, clause, shown) for value in values)
+
+
+def _clause_of(figure: Number | Share, sentence: str) -> str:
+    """Where a figure stands: the word that says what was done stands beside it."""
+    return next((part for part in _CLAUSES.split(sentence) if figure.written in part), "")
+
+
+def _exact(figure: Number | Share, clause: str, sentence: str, shown: Sequence[Number | Share]) -> Iterator[Decimal]:
+    """Sums, differences and products of figures of the same kind."""
+    values = [value for one in shown if _kind(one) == _kind(figure) for value in _amounts(one)[-1:]]
+    if _ADDS.search(clause):
+        yield from (sum(group, Decimal(0)) for group in _groups(values))
+    if _SUBTRACTS.search(clause):
+        yield from (abs(a - b) for a, b in combinations(values, 2))
+    if isinstance(figure, Number) and _ADDS.search(clause) and _MULTIPLIES.search(sentence):
+        factors = [value for one in shown if _kind(one) != _kind(figure) for value in _amounts(one)[-1:]]
+        yield from (a * b for a in values for b in factors[:_MOST])
+
+
+def _rounded(figure: Number | Share, clause: str, shown: Sequence[Number | Share]) -> Iterator[Decimal]:
+    """Averages, shares, growth and multiples: they are seldom written out in full."""
+    same = [value for one in shown if _kind(one) == _kind(figure) for value in _amounts(one)[-1:]]
+    if _AVERAGES.search(clause):
+        yield from (sum(group, Decimal(0)) / len(group) for group in _groups(same))
+    if not _DIVIDES.search(clause) or (isinstance(figure, Number) and figure.unit != "倍"):
+        return
+    kinds = dict.fromkeys(_kind(one) for one in shown if isinstance(one, Number))
+    for kind in kinds:
+        values = [value for one in shown if _kind(one) == kind for value in _amounts(one)[-1:]]
+        for a, b in permutations(values[:_MOST], 2):
+            if b:
+                yield from (a / b, abs(a - b) / b)
+
+
+def _groups(values: Sequence[Decimal]) -> Iterator[Sequence[Decimal]]:
+    """Two or three of them, or all."""
+    if len(values) <= _MOST:
+        yield from combinations(values, 2)
+        yield from combinations(values, 3)
+    if len(values) > 3:
+        yield values
+
+
+def _kind(figure: Figure) -> str:
+    """What can be added to what: 元 and 万元, 天 and 天, shares."""
+    if isinstance(figure, Share):
+        return "share"
+    return (measured(figure.unit) or figure.unit or "number") if isinstance(figure, Number) else ""
+
+
+def _amounts(figure: Number | Share) -> Sequence[Decimal]:
+    return figure.values if isinstance(figure, Share) else [amount(value, figure.unit) for value in figure.values]
+
+
+def _equal(one: Number | Share, other: Figure) -> bool:
+    if not isinstance(other, Number | Share) or _kind(one) != _kind(other):
+        return False
+    return not set(_amounts(one)).isdisjoint(_amounts(other))
+
+
+def _precision(figure: Number | Share) -> Decimal:
+    """What the last digit that is written counts: .001 for 12.5%."""
+    digits = re.search(r"\d+(?:\.(\d+))?", figure.written.replace(",", ""))
+    if digits is None:
+        return Decimal(0)
+    written, decimals = Decimal(digits.group()), len(digits.group(1) or "")
+    scale = abs(_amounts(figure)[-1] / written) if written else Decimal(1)
+    return scale.scaleb(-decimals)
