@@ -18,6 +18,7 @@ import uvicorn
 
 import qianxun.engine.preload  # noqa: F401
 from qianxun.core.errors import BadInput, Forbidden
+from qianxun.core.system.memory import limit_arenas
 from qianxun.doors.http.app import create_app
 from qianxun.doors.http.context import Service
 from qianxun.doors.http.middleware.client_address import trust
@@ -57,6 +58,7 @@ async def serve(settings: Settings, on_start: Callable[[str], object] = lambda u
     FolderInUse if another process has the data folder.
     """
     raise_descriptor_limit()
+    limit_arenas()
     with bound(settings.service.host, settings.service.port) as listener:
         async with _opened_spans() as spans, Engine.open(settings=settings) as engine:
             check_address(engine, listener)

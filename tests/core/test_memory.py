@@ -1,0 +1,40 @@
+"""Pools of memory: as many threads as there are share a few."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from qianxun.core.system.memory import ARENAS
+
+COUNTED = """
+import ctypes, sys, threading
+from qianxun.core.system.memory import limit_arenas
+if sys.argv[1] == "limited":
+    limit_arenas()
+together = threading.Barrier(12)
+def work():
+    ctypes.CDLL(None).free(ctypes.c_void_p(allocate(20_000)))
+    together.wait()
+allocate = ctypes.CDLL(None).malloc
+allocate.restype = ctypes.c_void_p
+threads = [threading.Thread(target=work) for _ in range(12)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+libc.malloc_info(0, ctypes.c_void_p(out := libc.fdopen(1, b"w")))
+libc.fflush(ctypes.c_void_p(out))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has such pools")
+def test_threads_share_few_pools() -> None:
+    def heaps(mode: str) -> int:
+        command = [sys.executable, "-c", COUNTED, mode]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.count("<heap nr")
+
+    assert heaps("limited") <= ARENAS < heaps("usual")
