@@ -127,7 +127,7 @@ def told(recall: Recall) -> Recall:
         seconds=0.0,
         trace_id="",
         steps=tuple(replace(step, seconds=0.0) for step in recall.steps),
-        found=tuple(replace(found, chunk=replace(found.chunk, key=0)) for found in recall.found),
+        results=tuple(replace(found, chunk=replace(found.chunk, key=0)) for found in recall.found),
     )
 
 

@@ -49,7 +49,7 @@ def test_a_recall_comes_back_as_it_was(recall: Recall) -> None:
 def test_a_recall_is_sent_without_its_keys_and_times_of_this_process(recall: Recall) -> None:
     again = read_recall(json.loads(json.dumps(written_recall(7, recall), ensure_ascii=False)))
     keyless = [replace(hit, chunk=replace(hit.chunk, key=0)) for hit in again.found]
-    assert again == replace(again, found=tuple(keyless))
+    assert again == replace(again, results=tuple(keyless))
     assert read_recall(json.loads(json.dumps(written_recall(7, again), ensure_ascii=False))) == again
 
 
@@ -72,15 +72,15 @@ def test_what_belongs_to_the_run_is_not_the_answer(change: dict[str, Any]) -> No
     "other",
     [
         replace(WHOLE, query="住院 "),
-        replace(WHOLE, found=()),
-        replace(WHOLE, found=(replace(WHOLE.found[0], score=1.0 - 2**-53),)),
-        replace(WHOLE, found=(replace(WHOLE.found[0], tier="fuzzy"),)),
-        replace(WHOLE, found=(replace(WHOLE.found[0], rerank=None if WHOLE.found[0].rerank else 0.0),)),
-        replace(WHOLE, found=(replace(WHOLE.found[0], matched=("另一个词",)),)),
-        replace(WHOLE, found=(replace(WHOLE.found[0], arms={}),)),
-        replace(WHOLE, found=(replace(WHOLE.found[0], coverage=0.123),)),
-        replace(WHOLE, found=(replace(WHOLE.found[0], chunk=replace(WHOLE.found[0].chunk, key=77)),)),
-        replace(WHOLE, found=(*WHOLE.found, WHOLE.found[0])),
+        replace(WHOLE, results=()),
+        replace(WHOLE, results=(replace(WHOLE.found[0], score=1.0 - 2**-53),)),
+        replace(WHOLE, results=(replace(WHOLE.found[0], tier="fuzzy"),)),
+        replace(WHOLE, results=(replace(WHOLE.found[0], rerank=None if WHOLE.found[0].rerank else 0.0),)),
+        replace(WHOLE, results=(replace(WHOLE.found[0], matched=("另一个词",)),)),
+        replace(WHOLE, results=(replace(WHOLE.found[0], arms={}),)),
+        replace(WHOLE, results=(replace(WHOLE.found[0], coverage=0.123),)),
+        replace(WHOLE, results=(replace(WHOLE.found[0], chunk=replace(WHOLE.found[0].chunk, key=77)),)),
+        replace(WHOLE, results=(*WHOLE.found, WHOLE.found[0])),
         replace(WHOLE, steps=(StepTime("fuse", 0.1, 8),)),
     ],
 )
@@ -91,8 +91,8 @@ def test_another_answer_has_another_digest(other: Recall) -> None:
 def test_the_order_of_a_mapping_is_kept_whole_and_left_out_of_the_answer() -> None:
     hit = WHOLE.found[0]
     score = hit.arms["keyword"]
-    one = replace(WHOLE, found=(replace(hit, arms={"vector": score, "keyword": score}),))
-    two = replace(WHOLE, found=(replace(hit, arms={"keyword": score, "vector": score}),))
+    one = replace(WHOLE, results=(replace(hit, arms={"vector": score, "keyword": score}),))
+    two = replace(WHOLE, results=(replace(hit, arms={"keyword": score, "vector": score}),))
     assert list(read(Recall, plain(one)).found[0].arms) == ["vector", "keyword"]
     assert digest(one) == digest(two)
 

@@ -134,7 +134,7 @@ def keyless(told: Explained) -> Explained:
     chunk = told.chunk
     if chunk is not None and chunk.chunk is not None:
         chunk = replace(chunk, chunk=replace(chunk.chunk, key=0))
-    return replace(told, answer=replace(told.answer, found=found), chunk=chunk)
+    return replace(told, answer=replace(told.answer, results=found), chunk=chunk)
 
 
 EXPLAINED: tuple[dict[str, Any], ...] = (

@@ -472,7 +472,7 @@ def test_a_client_reads_back_what_the_engine_found(tmp_path: Path) -> None:
             recall = await at.engine.retrieve(base, "RAG 阈值配置")
             read = read_recall(json.loads(json.dumps(written_recall(base, recall))))
             keyless = [replace(each, chunk=replace(each.chunk, key=0)) for each in recall.found]
-            assert read == replace(recall, found=tuple(keyless))
+            assert read == replace(recall, results=tuple(keyless))
             assert read.found[0].chunk.attributes.metadata == {"年份": 2024}
 
     asyncio.run(run())

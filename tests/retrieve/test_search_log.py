@@ -264,7 +264,7 @@ def test_a_database_that_stays_away_costs_the_log_only(records: Records, caplog:
     ("recall", "params"),
     [
         (answer("坏的"), {"top_k": object()}),
-        (replace(answer("坏的"), found=(object(),)), PARAMS),
+        (replace(answer("坏的"), results=(object(),)), PARAMS),
         (answer("坏的", trace_id=7), PARAMS),
     ],
 )

@@ -34,7 +34,9 @@ def gather_entry(
     """``elsewhere``: a graph server with a copy of the graph took part."""
     chosen = AskOptions(where=options.where)
     params = {**_params(chosen, options, recall.mode), "answer": False, **({"surroundings": True} if elsewhere else {})}
-    return replace(_entry(base, GATHER, recall, params), is_zero=False if recall.mode == "bypass" else not recall.found)
+    return replace(
+        _entry(base, GATHER, recall, params), is_zero=False if recall.mode == "bypass" else not recall.results
+    )
 
 
 def answer_entry(
@@ -74,7 +76,7 @@ async def found_again(entry: LogEntry, gather: Callable[..., Awaitable[ModeRecal
     recalls = [await gather(wording, **arguments) for wording in wordings]
     found: tuple[Found, ...] = ()
     for recall in recalls:
-        found = merged(found, recall.found, arguments["top_k"])
+        found = merged(found, recall.results, arguments["top_k"])
     return ModeRecall(
         entry.query,
         arguments["mode"],
@@ -87,7 +89,7 @@ async def found_again(entry: LogEntry, gather: Callable[..., Awaitable[ModeRecal
 
 
 def _entry(base: KnowledgeBase, call: str, recall: ModeRecall, params: Mapping[str, Any]) -> LogEntry:
-    best = sorted(recall.found, key=lambda result: (-result.score, result.chunk.key))
+    best = sorted(recall.results, key=lambda result: (-result.score, result.chunk.key))
     return LogEntry(
         knowledge_base_id=base.id,
         tenant=base.tenant,
@@ -99,7 +101,7 @@ def _entry(base: KnowledgeBase, call: str, recall: ModeRecall, params: Mapping[s
         mode=f"{call}{recall.mode}",
         trace_id=recall.trace_id,
         generation=recall.generation,
-        digest=found_digest(recall.query, recall.mode, recall.found),
+        digest=found_digest(recall.query, recall.mode, recall.results),
         steps=recall.steps,
         degraded=recall.degraded,
     )

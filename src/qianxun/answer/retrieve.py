@@ -31,8 +31,8 @@ async def retrieved(answering: Answering, state: AnswerState) -> tuple[AnswerSta
     recall = await _searched(answering, state)
     is_first = not state.asked
     table, failed = await table_reply(answering, state, state.wording) if is_first else (None, ())
-    found = merged(state.found, recall.found, answering.options.top_k)
-    details = {"query": state.wording, "mode": state.used_mode, "found": len(recall.found), "kept": len(found)}
+    found = merged(state.found, recall.results, answering.options.top_k)
+    details = {"query": state.wording, "mode": state.used_mode, "found": len(recall.results), "kept": len(found)}
     state = replace(
         state,
         found=found,

@@ -118,5 +118,5 @@ class MemoryCache:
 
 def size_of(key: str, answer: Recall) -> int:
     """About what an entry takes: texts at up to four bytes a character, and the objects around them."""
-    texts = sum(len(found.chunk.text) + sum(map(len, found.highlights)) for found in answer.found)
-    return 4 * (len(key) + len(answer.query) + texts) + RESULT_BYTES * len(answer.found) + ENTRY_BYTES
+    texts = sum(len(found.chunk.text) + sum(map(len, found.highlights)) for found in answer.results)
+    return 4 * (len(key) + len(answer.query) + texts) + RESULT_BYTES * len(answer.results) + ENTRY_BYTES

@@ -241,7 +241,7 @@ class Recall:
 
     query: str
     mode: str
-    found: tuple[Found, ...]
+    results: tuple[Found, ...]  # best first
     degraded: tuple[Degraded, ...] = ()
     seconds: float = 0.0
     trace_id: str = ""
@@ -251,9 +251,14 @@ class Recall:
     from_cache: bool = False
 
     @property
+    def found(self) -> tuple[Found, ...]:
+        """The same as ``results``, by its former name."""
+        return self.results
+
+    @property
     def tier(self) -> Tier | None:
         """How far the search had to go: the loosest tier among the results."""
-        tiers = {hit.tier for hit in self.found}
+        tiers = {hit.tier for hit in self.results}
         return next((tier for tier in reversed(TIERS) if tier in tiers), None)
 
 

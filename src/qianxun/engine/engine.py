@@ -426,7 +426,7 @@ class Engine:
         for knowledge_base in knowledge_bases:
             await self.base(knowledge_base)
         recall = await search_bases(self, knowledge_bases, query, trace_id=trace_id, **choices)
-        return replace(recall, found=recall.found[: choices.get("top_k") or self.settings.search.top_k])
+        return replace(recall, results=recall.results[: choices.get("top_k") or self.settings.search.top_k])
 
     async def _search_options(self, base: OpenBase, choices: SearchChoices) -> SearchOptions:
         """Raises NotFound for a registered reranker that the caller names and that does not exist. One that the base

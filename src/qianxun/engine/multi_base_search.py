@@ -38,9 +38,14 @@ class MultiBaseRecall:
     """The results of several bases, best first; and what of which base could not answer."""
 
     query: str
-    found: tuple[BaseFound, ...] = ()
+    results: tuple[BaseFound, ...] = ()
     degraded: tuple[tuple[int, Degraded], ...] = ()  # with the base's id
     trace_id: str = ""
+
+    @property
+    def found(self) -> tuple[BaseFound, ...]:
+        """The same as ``results``, by its former name."""
+        return self.results
 
 
 async def search_bases(
@@ -86,7 +91,7 @@ def _where_named(query: str, recalls: Sequence[Recall | BaseException]) -> list[
 def _of_named(recall: Recall, marks: int, nowhere: frozenset[Degraded]) -> Recall:
     degraded = tuple(part for part in recall.degraded if part.part != NAMED or part in nowhere)
     knows_none = len(_unknown_names(recall)) >= marks
-    return replace(recall, found=() if knows_none else recall.found, degraded=degraded)
+    return replace(recall, results=() if knows_none else recall.results, degraded=degraded)
 
 
 def _unknown_names(recall: Recall) -> list[Degraded]:
@@ -102,7 +107,7 @@ def _merged(
         if isinstance(answer, BaseException):
             degraded.append((base, Degraded("knowledge_base", str(answer))))
         else:
-            found += [BaseFound(base, one) for one in answer.found]
+            found += [BaseFound(base, one) for one in answer.results]
             degraded += [(base, part) for part in answer.degraded]
     found.sort(key=lambda one: -one.found.score)  # stable: equals stay in the order of their base
     return MultiBaseRecall(query, tuple(found), tuple(degraded), trace_id)

@@ -62,7 +62,7 @@ class ModeRecall:
 
     query: str
     mode: QueryMode
-    found: tuple[Found, ...] = ()
+    results: tuple[Found, ...] = ()
     context: GraphContext = NO_CONTEXT
     tie: RequestedRelation | None = None  # the relation that the question asks for
     degraded: tuple[Degraded, ...] = ()
@@ -70,6 +70,11 @@ class ModeRecall:
     seconds: float = 0.0
     trace_id: str = ""
     generation: str = ""  # of the base that was searched; "" if none was
+
+    @property
+    def found(self) -> tuple[Found, ...]:
+        """The same as ``results``, by its former name."""
+        return self.results
 
 
 class Surroundings(Protocol):
@@ -106,7 +111,7 @@ async def gather(
     return ModeRecall(
         query=query,
         mode=mode,
-        found=tuple(found),
+        results=tuple(found),
         context=context,
         tie=search.requested,
         degraded=tuple(dict.fromkeys(search.degraded)),
@@ -241,7 +246,7 @@ class ModeSearch:
         graph's scores."""
         if self.failed is not None and graph is None:
             raise self.failed
-        found = () if recalled is None else recalled.found
+        found = () if recalled is None else recalled.results
         results = Results(self.base, self.plan, self.options.top_k, found, from_graph)
         with self.steps.timed("join"):
             await results.add(ranking)
@@ -263,7 +268,7 @@ async def _begin(base: OpenBase, query: str, options: SearchOptions) -> ModeSear
 
 
 def _ranking(recalled: Recall | None) -> Ranking:
-    return NOTHING if recalled is None else Ranking.of((row.chunk.key, row.score) for row in recalled.found)
+    return NOTHING if recalled is None else Ranking.of((row.chunk.key, row.score) for row in recalled.results)
 
 
 # ── the modes ────────────────────────────────────────────────────────────────────────────────────

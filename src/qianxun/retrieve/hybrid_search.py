@@ -102,13 +102,13 @@ class HybridSearchEngine:
         self, base: OpenBase, query: str, options: SearchOptions, types: Filter
     ) -> list[SearchResult]:
         if self._platform is None:
-            return [_result(found) for found in (await self._search_with(base, query, options)).found]
+            return [_result(found) for found in (await self._search_with(base, query, options)).results]
         searched = ((base, options), (self._platform, replace(options, where=all_of(self._platform_where, types))))
         answers = await asyncio.gather(*(self._search_with(one, query, chosen) for one, chosen in searched))
         results = [
             _result(found, {"knowledge_base": one.id})
             for (one, _), answer in zip(searched, answers, strict=True)
-            for found in answer.found
+            for found in answer.results
         ]
         return sorted(results, key=lambda result: -result.score)[: options.top_k]
 

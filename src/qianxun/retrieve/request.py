@@ -60,7 +60,7 @@ async def Retrieve(ctx: Retriever, req: RetrievalRequest) -> list[RetrievalResul
         weights=None if req.hybrid_weights is None else dict(req.hybrid_weights),
         rerank=rerank if req.use_rerank else None,
     )
-    return [_result(found) for found in recall.found]
+    return [_result(found) for found in recall.results]
 
 
 def _result(found: Found) -> RetrievalResult:

@@ -119,7 +119,7 @@ class SearchTrace:
         return Recall(
             query=text,
             mode=self.options.mode,
-            found=self.found,
+            results=self.found,
             degraded=self.degraded,
             trace_id=new_trace_id(),
             queries=self.plan.texts,

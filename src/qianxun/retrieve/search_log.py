@@ -179,7 +179,7 @@ def entry_of(base: KnowledgeBase, recall: Recall | LayeredRecall, params: Mappin
     if isinstance(recall, Recall):
         return replace(
             entry,
-            results=tuple((found.chunk.chunk_id, found.score) for found in recall.found),
+            results=tuple((found.chunk.chunk_id, found.score) for found in recall.results),
             mode=recall.mode,
             tier=recall.tier or "",
             digest=digest(recall),

@@ -23,7 +23,7 @@ def digest(recall: Recall) -> str:
     degraded = [(part.part, part.reason) for part in recall.degraded]
     words: list[Any] = [[recall.query, recall.mode, recall.queries, degraded], _counts(recall)]
     numbers: list[float] = []
-    for hit in recall.found:
+    for hit in recall.results:
         words.append((hit.chunk.key, hit.chunk.chunk_id, hit.source, hit.tier, hit.matched, *sorted(hit.arms)))
         words.append(hit.rerank is None)
         numbers += (hit.score, hit.coverage, hit.fused, hit.rerank or 0.0)

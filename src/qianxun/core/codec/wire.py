@@ -35,7 +35,7 @@ CHOICES: Final = choices_of(SearchOptions)
 SHAPES: Final[Mapping[type, Shape]] = {
     Chunk: Shape({"text": "content"}, inline=("attributes",), absent={"key": 0}),
     Found: Shape({"fused": "fused_score", "rerank": "rerank_score"}, inline=("chunk",)),
-    Recall: Shape({"mode": "retrieval_mode", "found": "chunks"}),
+    Recall: Shape({"mode": "retrieval_mode", "results": "chunks"}),
     StepTime: Shape(absent={"start": 0.0}),
     Source: Shape({"text": "content"}),
     TraceStep: Shape(absent={"start": 0.0}),
@@ -77,7 +77,7 @@ def written_recall(knowledge_base: int, recall: Recall) -> dict[str, Any]:
     written = to_wire(recall)
     return {
         "knowledge_base_id": knowledge_base,
-        "doc_ids": list(dict.fromkeys(hit.chunk.doc_id for hit in recall.found)),
+        "doc_ids": list(dict.fromkeys(hit.chunk.doc_id for hit in recall.results)),
         "time_cost_ms": round(recall.seconds * 1000),
         **dict.fromkeys(FIRST),
         **written,

@@ -300,7 +300,7 @@ class Client:
         for knowledge_base in knowledge_bases:
             await self.knowledge_base(knowledge_base)
         recall = await search_bases(self, knowledge_bases, query, trace_id=trace_id, **choices)
-        return replace(recall, found=recall.found[: choices.get("top_k") or SearchOptions().top_k])
+        return replace(recall, results=recall.results[: choices.get("top_k") or SearchOptions().top_k])
 
     async def search_texts(
         self,

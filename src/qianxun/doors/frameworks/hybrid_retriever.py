@@ -90,7 +90,7 @@ class HybridRetriever:
         gathered = await self._engine.gather(
             base.id, query, mode=mode, top_k=top_k, surroundings=self._surroundings, **narrowed
         )
-        return list(gathered.found)
+        return list(gathered.results)
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────
 

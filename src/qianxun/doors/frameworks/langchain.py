@@ -91,7 +91,7 @@ class QianxunRetriever(create_model("QianxunRetriever", __base__=_Choosing, **_c
 def _documents(recall: Recall) -> list[Document]:
     return [
         Document(passage_text(found.chunk), id=found.chunk.chunk_id, metadata=chunk_metadata(recall, found))
-        for found in recall.found
+        for found in recall.results
     ]
 
 

@@ -97,7 +97,7 @@ def _nodes(recall: Recall) -> list[NodeWithScore]:
     if recall.degraded:
         event = RecallDegraded(trace_id=recall.trace_id, degraded=to_wire(recall.degraded))
         get_dispatcher(__name__).event(event)
-    return [NodeWithScore(node=_node(recall, found), score=found.score) for found in recall.found]
+    return [NodeWithScore(node=_node(recall, found), score=found.score) for found in recall.results]
 
 
 def _node(recall: Recall, found: Found) -> ChunkNode:

@@ -171,7 +171,7 @@ async def retrieve(
     options = {**body.options(), "trace_id": trace_id(request)}
     base = await engine.knowledge_base(str(body.knowledge_id))
     recall = await engine.retrieve(base.id, body.query, **options)
-    return json_response({"records": [_record(found) for found in recall.found]})
+    return json_response({"records": [_record(found) for found in recall.results]})
 
 
 def _record(found: Found) -> dict[str, Any]:

@@ -251,7 +251,7 @@ async def run_mode(
         found = await _search(engine, base, text, mode, problems)
         if isinstance(found, LayeredRecall):
             return [result.doc_id for result in found.results]
-        return [hit.chunk.doc_id for hit in found.found] if found else []
+        return [hit.chunk.doc_id for hit in found.results] if found else []
 
     await _search(engine, base, "预热", mode, Problems())  # loads the model, which does not count in the times
     return await run(name, dataset.queries, dataset.qrels, search, watch), problems
@@ -272,7 +272,7 @@ async def labelled_candidates(
 
 def _labelled(recall: Recall, grades: Mapping[str, int]) -> list[Candidate]:
     cosines: dict[str, float] = {}
-    for hit in recall.found:
+    for hit in recall.results:
         if "vector" in hit.arms:
             cosines.setdefault(hit.chunk.doc_id, hit.arms["vector"].raw)
     return [Candidate(cosine, grades.get(document, 0) > 0) for document, cosine in cosines.items()]

@@ -33,7 +33,7 @@ class Replayed:
         found = self.recall
         if not isinstance(found, ModeRecall):
             return found
-        return Recall(found.query, found.mode, found.found, found.degraded, found.seconds, found.trace_id)
+        return Recall(found.query, found.mode, found.results, found.degraded, found.seconds, found.trace_id)
 
     @property
     def generation(self) -> str:
@@ -74,7 +74,7 @@ async def replay(engine: Engine, log_id: int) -> Replayed:
             return Replayed(entry, base, layered, layered_digest(layered) == entry.digest)
         if is_question(entry):
             found = await found_again(entry, partial(engine.gather, base.id))
-            is_same = found_digest(found.query, found.mode, found.found) == entry.digest
+            is_same = found_digest(found.query, found.mode, found.results) == entry.digest
             return Replayed(entry, base, found, is_same)
         recall = await engine.retrieve(base.id, entry.query, **choices_from(SearchOptions, entry.params))
     return Replayed(entry, base, recall, digest(recall) == entry.digest)
@@ -83,7 +83,7 @@ async def replay(engine: Engine, log_id: int) -> Replayed:
 def _results(recall: AnyRecall) -> list[tuple[str, float]]:
     if isinstance(recall, LayeredRecall):
         return [(result.doc.chunk_id, result.score) for result in recall.results]
-    return [(hit.chunk.chunk_id, hit.score) for hit in recall.found]
+    return [(hit.chunk.chunk_id, hit.score) for hit in recall.results]
 
 
 def changes(then: Sequence[tuple[str, float]], now: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:

@@ -145,7 +145,7 @@ async def _search(
         show(console, recall)
     if base.embedding_model and not quiet:
         show_degraded(recall.degraded)
-    chunks = [{"doc_name": hit.chunk.doc_name, "score": hit.score, "content": hit.chunk.text} for hit in recall.found]
+    chunks = [{"doc_name": hit.chunk.doc_name, "score": hit.score, "content": hit.chunk.text} for hit in recall.results]
     return {"query": one["query"], "point": one["point"][0], "chunks": chunks}
 
 

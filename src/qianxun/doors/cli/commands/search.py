@@ -97,7 +97,7 @@ def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall,
     else:
         _show_explained(console, answer, explained)
     show_degraded(answer.degraded)
-    if answer.found:
+    if answer.results:
         console.print(_count(answer), style="dim")
     else:
         console.print(_advice(start, base, answer, narrowed=request.is_narrowed), markup=False, soft_wrap=True)
@@ -109,7 +109,7 @@ def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall,
 def _show_explained(console: Console, answer: Recall, explained: Explained) -> None:
     sums = sums_of(explained)
     show_query(console, answer)
-    for rank, hit in enumerate(answer.found, 1):
+    for rank, hit in enumerate(answer.results, 1):
         print_folded(console, _title(rank, hit, with_arms=False), 10, hanging=10)
         show_hit(console, hit, sums.get(hit.chunk.chunk_id))
         print_folded(console, excerpt(hit.chunk, answer.query), 4)
@@ -134,7 +134,7 @@ def _explained_json(
 
 
 def _count(answer: Recall) -> str:
-    number, milliseconds = len(answer.found), answer.seconds * 1000
+    number, milliseconds = len(answer.results), answer.seconds * 1000
     return tr(f"{number} 条，{milliseconds:.0f} 毫秒", f"{number} results, {milliseconds:.0f} ms")
 
 
@@ -153,7 +153,7 @@ def described(base: KnowledgeBase, answer: Recall, doc_ids: Sequence[str]) -> di
 
 def show(console: Console, answer: Recall) -> None:
     """The results, best first, with what was found highlighted."""
-    for rank, hit in enumerate(answer.found, 1):
+    for rank, hit in enumerate(answer.results, 1):
         print_folded(console, _title(rank, hit), 10, hanging=10)
         print_folded(console, excerpt(hit.chunk, answer.query), 4)
 

@@ -220,5 +220,5 @@ def described_why(why: Explanation, command: str) -> dict[str, Any]:
 
 def sums_of(explained: Explained) -> dict[str, Sum]:
     """By chunk id: the results that are shown come from another search than those that are explained."""
-    hits = explained.answer.found
+    hits = explained.answer.results
     return {hit.chunk.chunk_id: figures for hit, figures in zip(hits, explained.sums, strict=True)}

@@ -137,7 +137,7 @@ class Metrics:
             for step in recall.steps:
                 stage = self._seconds.get((done.mode, step.name)) or self._seconds[done.mode, OTHER]
                 stage.observe(step.seconds)
-        parts = self._count_results(len(recall.found), recall.degraded)
+        parts = self._count_results(len(recall.results), recall.degraded)
         _count(self._arms, (part for part in parts if part in ARM_NAMES or part not in PARTS))
 
     def layered_recalled(self, done: LayeredRecall) -> None:

@@ -75,7 +75,7 @@ class Spans:
         attributes: dict[str, Any] = {"rag.mode": done.mode}
         if recall is not None:
             attributes |= {
-                "rag.results": len(recall.found),
+                "rag.results": len(recall.results),
                 "rag.from_cache": recall.from_cache,
                 "rag.tier": recall.tier or "",
                 "rag.degraded": _parts(recall.degraded),

@@ -201,9 +201,9 @@ async def search(
 def _merged(recalls: list[Recall]) -> list[Found]:
     """The results of several queries: every chunk once, with its best score, best first."""
     if len(recalls) == 1:
-        return list(recalls[0].found)
+        return list(recalls[0].results)
     best: dict[int, Found] = {}
-    for found in (found for recall in recalls for found in recall.found):
+    for found in (found for recall in recalls for found in recall.results):
         before = best.get(found.chunk.key)
         if before is None or found.score > before.score:
             best[found.chunk.key] = found
