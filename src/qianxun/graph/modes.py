@@ -231,7 +231,7 @@ class ModeSearch:
         least = UNRELATED_BY_WORDS if self.base.model is None else UNRELATED_SCORE
         if recalled is None or self.plan.named:
             return recalled
-        return replace(recalled, found=tuple(found for found in recalled.found if found.score >= least))
+        return replace(recalled, results=tuple(found for found in recalled.results if found.score >= least))
 
     async def results(
         self,
