@@ -80,7 +80,7 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
     from qianxun.core.types import Document
 
     with doors(tmp_path_factory.mktemp("service")) as made:
-        made.base("手册", Document("d", "年休假为 7 天。", "假期.md"))
+        made.base("手册", Document("d", "年休假为 7 天。", name="假期.md"))
         yield made
 
 

@@ -16,7 +16,7 @@ DOCUMENTS = tuple(
     Document(
         f"d{number}",
         f"第{number}号通知：住院费用的报销比例为{80 + number}%。",
-        f"通知{number}.md",
+        name=f"通知{number}.md",
         tags=("重要", "医保"),
         metadata={"年份": 2020 + number, "地区": ("北京", "上海")},
     )

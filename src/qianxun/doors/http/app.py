@@ -35,8 +35,9 @@ from qianxun.doors.http.native import (
     query,
     retrieval,
 )
-from qianxun.doors.http.openai import chat, embeddings, vector_stores
+from qianxun.doors.http.openai import chat, embeddings, files, vector_stores
 from qianxun.doors.http.openai import models as openai_models
+from qianxun.doors.http.openai import responses as openai_responses
 from qianxun.doors.http.openapi import Application, description
 from qianxun.doors.http.responses import handle_error
 from qianxun.engine.engine import Engine
@@ -51,7 +52,7 @@ CORS_HEADERS: Final = ("Authorization", "Content-Type", "X-API-Key", "Accept-Lan
 # Routing tries them in this order for every request: the most frequent come first.
 ROUTES: Final = (
     retrieval, layered, query, dify, rerank, vector_stores, chat, embeddings, health, bases, documents,
-    explain, events, logs, models, openai_models, mcp, api_docs, metrics, landing,
+    explain, events, logs, models, openai_models, openai_responses, files, mcp, api_docs, metrics, landing,
 )  # fmt: skip
 
 

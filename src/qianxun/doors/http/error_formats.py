@@ -96,12 +96,15 @@ def openai(content: Content, _headers: Headers) -> Content:
 FORMATS: Final[Mapping[str, Format]] = {
     "/retrieval": dify,
     "/v1/rerank": rerank,
+    "/v2/rerank": rerank,
     "/v1/chat/completions": openai,
     "/v1/embeddings": openai,
     "/v1/models": openai,
     "/v1/vector_stores": openai,
+    "/v1/files": openai,
+    "/v1/responses": openai,
 }
-WITH_SUBPATHS: Final = ("/v1/models", "/v1/vector_stores")
+WITH_SUBPATHS: Final = ("/v1/models", "/v1/vector_stores", "/v1/files")
 
 
 def format_of(path: str) -> Format | None:

@@ -1,4 +1,5 @@
-"""Reranking in the format of Cohere and Jina: ``POST /v1/rerank``, a query and passages in, the passages ranked out."""
+"""Reranking in the format of Cohere and Jina: ``POST /v1/rerank``, ``POST /v2/rerank``: a query and
+passages in, the passages ranked out."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from qianxun.doors.http.field_errors import InvalidField, blaming
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import ForeignRequest, Number, QueryText
 from qianxun.doors.http.responses import json_response
+from qianxun.engine.engine import Engine
 from qianxun.engine.names import count_tokens, find_reranker, rerank_scores
 
 DOCUMENTS_LIMIT: Final = 1000
@@ -64,6 +66,12 @@ def _text(document: str | dict[str, Any], at: str) -> str:
     return text
 
 
+class RerankV2Request(RerankRequest):
+    """Cohere's second version, which returns no documents unless they are asked for."""
+
+    return_documents: StrictBool = Field(default=False, description="结果里要不要原文")
+
+
 class RerankDocument(BaseModel):
     text: str
 
@@ -101,6 +109,22 @@ async def rerank(
     body: Annotated[RerankRequest, Body(openapi_examples=request_examples("rerank"))],
 ) -> Response:
     """Cohere 与 Jina 的形式；分数与检索时同一个模型给出的相同。"""
+    return await _ranked(request, engine, body, "1")
+
+
+@router.post(
+    "/v2/rerank", summary="重排（Cohere v2）", **returns(RerankResponse, 400, 404, 413, 422, form=RerankProblem)
+)
+async def rerank_v2(
+    request: Request,
+    engine: TenantEngine,
+    body: Annotated[RerankV2Request, Body(openapi_examples=request_examples("rerank"))],
+) -> Response:
+    """Cohere 的 ClientV2 的形式：与 `/v1/rerank` 相同，结果里默认没有原文。"""
+    return await _ranked(request, engine, body, "2")
+
+
+async def _ranked(request: Request, engine: Engine, body: RerankRequest, version: str) -> Response:
     async with recall_slot(request):
         texts = await asyncio.to_thread(body.texts)  # it may be megabytes, and must not block the event loop
         with blaming("model", ModelUnavailable, BadInput):  # not downloaded, disabled, of another type
@@ -117,6 +141,6 @@ async def rerank(
             "model": str(body.model),
             "results": results,
             "usage": {"total_tokens": count_tokens((body.query, *texts))},
-            "meta": {"api_version": {"version": "1"}},
+            "meta": {"api_version": {"version": version}},
         }
     )

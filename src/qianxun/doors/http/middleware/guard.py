@@ -31,7 +31,8 @@ OPEN: Final = frozenset({"/", "/healthz", "/readyz"})  # need no key
 # Paths that a read-only key may POST to; with GET it may read everything.
 READ_PATHS: Final = (
     "/v1/retrieval/", "/v1/recall/", "/v1/query/", "/v1/explain/",
-    "/retrieval", "/v1/rerank", "/v1/chat/completions", "/v1/embeddings", "/v1/vector_stores/",
+    "/retrieval", "/v1/rerank", "/v2/rerank", "/v1/chat/completions", "/v1/responses", "/v1/embeddings",
+    "/v1/vector_stores/",
     "/mcp",
 )  # fmt: skip
 UPLOAD_PATH: Final = re.compile(r"/v1/knowledge-bases/[^/]+/documents(/.*)?", re.DOTALL)

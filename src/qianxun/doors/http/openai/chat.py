@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -88,7 +88,7 @@ class ResponseFormat(ForeignRequest):
     type: Literal["text"] = Field(description="只有 text：答案里有出处的标记，不能是 JSON")
 
 
-def _check_parts(messages: Any) -> Any:
+def check_parts(messages: Any) -> Any:
     if isinstance(messages, list):
         contents = (message.get("content") for message in messages if isinstance(message, dict))
         if sum(len(content) for content in contents if isinstance(content, list)) > ALL_PARTS_LIMIT:
@@ -102,7 +102,7 @@ class ChatRequest(with_options(AskOptions, "", ForeignRequest)):  # type: ignore
     model: str = Field(
         min_length=1, max_length=NAME_LENGTH, description="知识库的名称或编号，见 GET /v1/models", examples=["医保"]
     )
-    messages: Annotated[list[ChatMessage], BeforeValidator(_check_parts)] = Field(
+    messages: Annotated[list[ChatMessage], BeforeValidator(check_parts)] = Field(
         min_length=1,
         max_length=MESSAGES_LIMIT,
         description="最后一条 user 是问题，它之前的 user 与 assistant 是对话历史；system 等不采用，出处不能由它关掉",
@@ -120,25 +120,30 @@ class ChatRequest(with_options(AskOptions, "", ForeignRequest)):  # type: ignore
 
     def question_and_choices(self) -> tuple[str, AskChoices]:
         """The question, and the arguments of `Engine.ask`. Raises InvalidField or BadFilterField."""
-        at = max((at for at, message in enumerate(self.messages) if message.role == "user"), default=-1)
-        if at < 0:
-            raise InvalidField("messages", "没有 user 消息", hint="把问题写在最后一条 user 消息里")
-        field = f"messages.{at}.content"
-        images = _images(self.messages[at], field)
-        question = self.messages[at].text.strip()
-        if not question:
-            raise InvalidField(field, "没有文字", hint="写出要问的；图片随文字一起")
-        if len(question) > QUERY_LIMIT:  # a part of it would be another question
-            reason = f"问题有 {len(question)} 个字符，超过上限 {QUERY_LIMIT}"
-            raise InvalidField(field, reason, hint="把问题写短；成段的资料请先放入知识库，再就它提问")
-        history = [{"role": message.role, "content": message.text} for message in self.messages[:at]]
-        choices = {**ask_choices(self, self.doc_ids), "history": history, "multimodal_content": images}
-        return question, cast(AskChoices, choices)
+        question, conversation = read_conversation(self.messages, "messages")
+        return question, cast(AskChoices, {**ask_choices(self, self.doc_ids), **conversation})
 
     @property
     def tokens(self) -> int:
         """An estimate; the sources that are looked up for the prompt are not counted."""
         return count_tokens(message.text for message in self.messages)
+
+
+def read_conversation(messages: Sequence[ChatMessage], field: str) -> tuple[str, AskChoices]:
+    """The last question, and what was said before it and came with it. Raises InvalidField."""
+    at = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)
+    if at < 0:
+        raise InvalidField(field, "没有 user 消息", hint="把问题写在最后一条 user 消息里")
+    field = f"{field}.{at}.content"
+    images = _images(messages[at], field)
+    question = messages[at].text.strip()
+    if not question:
+        raise InvalidField(field, "没有文字", hint="写出要问的；图片随文字一起")
+    if len(question) > QUERY_LIMIT:  # a part of it would be another question
+        reason = f"问题有 {len(question)} 个字符，超过上限 {QUERY_LIMIT}"
+        raise InvalidField(field, reason, hint="把问题写短；成段的资料请先放入知识库，再就它提问")
+    history = [{"role": message.role, "content": message.text} for message in messages[:at]]
+    return question, {"history": history, "multimodal_content": images}
 
 
 def _images(message: ChatMessage, at: str) -> list[dict[str, str]]:
@@ -253,7 +258,7 @@ class ChatWriter:
         message["annotations"] = self._annotations(answer)  # type: ignore[assignment]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(answer)}
         completion = {**self._head("chat.completion"), "choices": [choice], "usage": self._usage(answer)}
-        return {**completion, **_extensions(answer)}
+        return {**completion, **answer_extensions(answer)}
 
     def event(self, event: AnswerEvent) -> bytes:
         match event:
@@ -281,7 +286,7 @@ class ChatWriter:
         if rest := answer.answer[len(self.sent) :]:
             yield self._chunk({"content": rest})
         annotations = {"annotations": self._annotations(answer, self.offset)}
-        yield self._chunk(annotations, finish_reason(answer), **_extensions(answer))
+        yield self._chunk(annotations, finish_reason(answer), **answer_extensions(answer))
         if self.body.stream_options.include_usage:
             yield self._encode({"choices": [], "usage": self._usage(answer)})
         yield END
@@ -309,24 +314,31 @@ class ChatWriter:
         return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
     def _annotations(self, answer: Answer, offset: int = 0) -> list[dict[str, Any]]:
-        """Every citation mark with its document; what was attached to the question has no URL."""
-        sources = {source.number: source for source in answer.sources}
+        """Every citation mark with its document."""
         annotations = []
-        for citation in answer.citations:
-            start = offset + citation.end
-            for number in citation.numbers:
-                end, source = start + len(f"[{number}]"), sources[number]
-                if not source.chunk_id.startswith("q_"):
-                    title, url = source_title(source), self._url(source)
-                    place = {"start_index": start, "end_index": end, "title": title, "url": url}
-                    annotations.append({"type": "url_citation", "url_citation": place})
-                start = end
+        for start, end, source in citation_marks(answer, offset):
+            url = source_url(self.request, self.base, source)
+            place = {"start_index": start, "end_index": end, "title": source_title(source), "url": url}
+            annotations.append({"type": "url_citation", "url_citation": place})
         return annotations
 
-    def _url(self, source: Source) -> str:
-        """The document's own URL, otherwise that of the document in this service."""
-        own = own_url(source.metadata.get("document", {}))
-        return own or service_address(str(self.request.base_url))(self.base.id, source.doc_id)
+
+def citation_marks(answer: Answer, offset: int = 0) -> Iterator[tuple[int, int, Source]]:
+    """Where the marks are, and what each points at; what was attached to the question is no document."""
+    sources = {source.number: source for source in answer.sources}
+    for citation in answer.citations:
+        start = offset + citation.end
+        for number in citation.numbers:
+            end, source = start + len(f"[{number}]"), sources[number]
+            if not source.chunk_id.startswith("q_"):
+                yield start, end, source
+            start = end
+
+
+def source_url(request: Request, base: KnowledgeBase, source: Source) -> str:
+    """The document's own URL, otherwise that of the document in this service."""
+    own = own_url(source.metadata.get("document", {}))
+    return own or service_address(str(request.base_url))(base.id, source.doc_id)
 
 
 def source_title(source: Source) -> str:
@@ -339,7 +351,7 @@ def finish_reason(answer: Answer) -> str:
     return "length" if answer.is_partial else "stop"
 
 
-def _extensions(answer: Answer) -> dict[str, Any]:
+def answer_extensions(answer: Answer) -> dict[str, Any]:
     """Fields that OpenAI's format does not have."""
     return {
         "sources": to_wire(answer.sources),
