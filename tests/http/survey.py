@@ -238,5 +238,6 @@ async def _settle(asked: Asking, url: str) -> Known:
         "path.model": ["医保", MODEL],
         "body.model": ["医保", str(base), MODEL, f"user-model:{models[0]}"],
         "path.vector_store_id": [str(base), "医保"],
+        "path.file_id": [f"{base}/d1", "d2"],
         "path.log_id": [log["id"] for log in logs],
     }

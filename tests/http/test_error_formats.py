@@ -26,6 +26,10 @@ from tests.http.served import Served, issue, serving
 FORMS: Mapping[str, type[BaseProblem]] = {
     "/retrieval": DifyProblem,
     "/v1/rerank": RerankProblem,
+    "/v2/rerank": RerankProblem,
+    "/v1/responses": OpenAIProblem,
+    "/v1/files": OpenAIProblem,
+    "/v1/files/1001/手册": OpenAIProblem,
     "/v1/chat/completions": OpenAIProblem,
     "/v1/embeddings": OpenAIProblem,
     "/v1/models": OpenAIProblem,
@@ -67,7 +71,7 @@ def holds(path: str, answer: httpx.Response, status: int, word: str) -> dict[str
 
 
 def test_every_door_has_a_form_and_what_lies_beside_it_has_ours() -> None:
-    below = {"/v1/vector_stores/1001/search", "/v1/vector_stores/planted"}
+    below = {"/v1/vector_stores/1001/search", "/v1/vector_stores/planted", "/v1/files/1001/手册"}
     assert {path for path in FORMS if FORMS[path] is not Problem} - below == set(FORMATS)
     for path, form in FORMS.items():
         form.model_validate(formatted({**SAID, "fields": FIELDS}, path, {}))

@@ -28,7 +28,7 @@ def bearer(key: str) -> dict[str, str]:
 def addresses(api: Mapping[str, dict[str, object]]) -> list[tuple[str, str]]:
     """(method, path) of every route of the OpenAPI document, with some value in every place."""
     fill = {"knowledge_base_id": "1001", "doc_id": "d", "user_id": "u", "model_type": "chat", "id": "1", "log_id": "1"}
-    fill |= {"vector_store_id": "1001", "model": "医保"}
+    fill |= {"vector_store_id": "1001", "model": "医保", "file_id": "1001/d"}
     found = []
     for path, methods in api.items():
         for name, value in fill.items():
@@ -96,7 +96,8 @@ def test_a_read_key_searches_and_looks_and_does_nothing_else(tmp_path: Path) -> 
         api = (await served.http.get("/openapi.json")).json()["paths"]
         _, key = issue(served.engine, scope="read")
         allowed: tuple[str, ...] = ("/v1/retrieval/", "/v1/recall/", "/v1/explain/", "/v1/query/", "/retrieval")
-        allowed += ("/v1/chat/completions", "/v1/embeddings", "/v1/vector_stores/", "/v1/rerank")
+        allowed += ("/v1/chat/completions", "/v1/embeddings", "/v1/vector_stores/", "/v1/responses")
+        allowed += ("/v1/rerank", "/v2/rerank")
         for method, path in addresses(api):
             answer = await served.http.request(method, path, headers=bearer(key), json={})
             may = method == "GET" or path.startswith(allowed)
@@ -113,7 +114,7 @@ def test_a_read_key_searches_and_looks_and_does_nothing_else(tmp_path: Path) -> 
 def test_a_read_key_is_told_that_there_is_nothing_at_an_address_and_not_to_get_a_write_key(tmp_path: Path) -> None:
     async def story(served: Served) -> None:
         keys = [bearer(issue(served.engine, scope=scope)[1]) for scope in SCOPES]
-        for path in ("/chat/completions", "/v1/responses", "/v1//chat/completions", "/v1/chat/completions/", "/"):
+        for path in ("/chat/completions", "/v1/completions", "/v1//chat/completions", "/v1/chat/completions/", "/"):
             read, write = [await served.http.post(path, headers=each, json={}) for each in keys]
             assert (read.status_code, read.json()) == (write.status_code, write.json())
             assert read.json()["code"] in (404, 405)

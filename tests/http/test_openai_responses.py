@@ -1,4 +1,4 @@
-"""OpenAI's own client: responses whole and streamed, vector stores and files listed and read; and Cohere's reranking."""
+"""OpenAI's own client: responses whole and streamed, vector stores and files listed and read; Cohere's reranking."""
 
 from __future__ import annotations
 

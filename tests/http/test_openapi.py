@@ -184,13 +184,15 @@ class Misfits:
             self.found.append(f"{operation} · {asked}: {answer.status_code} {answer.text[:300]}")
 
 
-ENDS = re.compile(r"event: (done|error)\ndata: .*\n\n$|data: \[DONE\]\n\n$")
+ENDS = re.compile(r"event: (done|error|response\.(completed|incomplete|failed))\ndata: .*\n\n$|data: \[DONE\]\n\n$")
 
 
 def _code(operation: Operation, answer: Any) -> int:
     """What an answer says of itself; events say it by their end."""
     if answer.headers["content-type"].startswith("text/event-stream"):
         return 200 if ENDS.search(answer.text) else 0
+    if answer.headers["content-type"].startswith("text/plain"):  # the text of a document
+        return 200
     return code_of(operation.path, answer.status_code, answer.json())
 
 

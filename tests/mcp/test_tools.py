@@ -207,12 +207,12 @@ def test_a_retrieval_is_narrowed_as_it_says(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
-def test_a_name_is_found_before_a_number(tmp_path: Path) -> None:
+def test_a_number_is_found_before_a_name(tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
         first = await base(engine, "制度", markdown("a", TRAVEL))
         await base(engine, str(first.id), markdown("b", TRAVEL))
         told = await tools.retrieve(Collection(engine), "出差住宿", knowledge_base=first.id)
-        assert {each["document"]["title"] for each in told["passages"]} == {"b"}
+        assert {each["document"]["title"] for each in told["passages"]} == {"a"}
 
     run(tmp_path, story)
 
@@ -267,6 +267,42 @@ def test_a_passage_is_read_among_its_neighbours(tmp_path: Path) -> None:
         assert told["metadata"]["document_id"] == f"{made.id}/制度/差旅.md"
         following = await tools.fetch(held, told["metadata"]["next_id"])
         assert following["metadata"]["previous_id"] == passage["id"]
+
+    run(tmp_path, story)
+
+
+def test_a_question_is_answered_with_its_sources_or_not_at_all(tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        made = await base(engine, "制度", markdown("制度/差旅.md", TRAVEL))
+        held = Collection(engine)
+        told = await tools.ask(held, "出差住宿每晚不超过多少元")
+        assert "380" in told["answer"]
+        assert told["is_answered"] is True
+        (source,) = told["sources"]
+        assert (source["number"], source["headings"][-1]) == (1, "住宿")
+        assert source["document"]["id"] == f"{made.id}/制度/差旅.md"
+        assert "380" in (await tools.fetch(held, source["id"]))["text"]
+        unknown = await tools.ask(held, "量子纠缠是谁发现的", "制度")
+        assert (unknown["is_answered"], unknown["sources"]) == (False, [])
+        await base(engine, "另一个", markdown("a.md", "别的事。"))
+        with pytest.raises(BadInput, match="另一个"):
+            await tools.ask(held, "出差住宿每晚不超过多少元")
+
+    run(tmp_path, story)
+
+
+def test_tables_are_found_with_what_their_cells_answer(tmp_path: Path) -> None:
+    prices = "# 价目\n\n| 品名 | 单价 |\n| --- | --- |\n| 书桌 | 2199 |\n| 复印纸 | 22.5 |\n"
+
+    async def story(engine: Engine) -> None:
+        made = await base(engine, "价目", markdown("价目.md", prices))
+        await base(engine, "制度", markdown("差旅.md", TRAVEL))
+        told = await tools.tables(Collection(engine), "书桌的单价是多少")
+        assert [answer["knowledge_base"] for answer in told["answers"]] == ["价目"]
+        assert "2199" in told["answers"][0]["answer"]
+        (table, *_) = told["tables"]
+        assert "2199" in table["text"]
+        assert (table["document"]["id"], table["knowledge_base"]["id"]) == (f"{made.id}/价目.md", made.id)
 
     run(tmp_path, story)
 

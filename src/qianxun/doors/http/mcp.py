@@ -11,15 +11,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter, Request, Response
 from starlette.types import Message, Receive
 
-from qianxun.core.errors import Overloaded
+from qianxun.core.errors import MissingExtra, Overloaded
 from qianxun.core.limits import MIB
 from qianxun.doors.http.concurrency import ClientDisconnected
-from qianxun.doors.http.context import recall_slot, service_of, tenant_engine, trace_id
+from qianxun.doors.http.context import answer_slot, recall_slot, service_of, tenant_engine, trace_id
 from qianxun.doors.http.responses import json_response
 from qianxun.doors.mcp import require_driver
 from qianxun.doors.mcp.collection import Collection
@@ -42,7 +42,10 @@ router = APIRouter()
 @router.post(PATH, include_in_schema=False)
 @router.post(f"{PATH}/", include_in_schema=False)  # many clients are configured with a trailing slash
 async def call(request: Request) -> Response:
-    require_driver()
+    try:
+        require_driver()
+    except MissingExtra as error:
+        return json_response(_failure(str(error)), 503)
     body = await request.body()
     if body.lstrip()[:1] == b"[":
         return json_response(NO_BATCH, 400)
@@ -57,6 +60,12 @@ async def call(request: Request) -> Response:
     return Response(b"".join(response.parts), response.status, response.headers)
 
 
+def _failure(message: str) -> dict[str, Any]:
+    """An error as clients of the protocol read it, and with our own fields."""
+    error = {"code": -32603, "message": message}
+    return {"jsonrpc": "2.0", "id": None, "error": error, "code": 503, "msg": message, "data": None}
+
+
 @cache
 def _server() -> ToolServer:
     """One for all applications of a process, since it takes them from the request. Loading it takes a second."""
@@ -66,11 +75,11 @@ def _server() -> ToolServer:
 
 
 @asynccontextmanager
-async def _collection(request: Request) -> AsyncIterator[Collection]:
-    """The tenant's collection, for as long as the request has its slot."""
+async def _collection(request: Request, is_answer: bool) -> AsyncIterator[Collection]:
+    """The tenant's collection, for as long as the request has its slot: that of a search, or of an answer."""
     engine = await tenant_engine(request)
     try:
-        async with recall_slot(request):
+        async with answer_slot(request) if is_answer else recall_slot(request):
             yield Collection(engine, service_address(str(request.base_url)), trace_id=trace_id(request))
     except ClientDisconnected:
         request.state.is_disconnected = True

@@ -10,13 +10,14 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.json_schema import SkipJsonSchema
 
 from qianxun.core.errors import BadInput
-from qianxun.core.limits import QUERY_LIMIT
+from qianxun.core.limits import QUERY_LIMIT, TOP_K_LIMIT
 from qianxun.core.options import Option, SearchOptions, choices_of
 from qianxun.doors.mcp import tools
 
 ABOUT: Final = (
     "千寻知识库：回答与用户自己的资料（制度、手册、合同、价目、病历、论文……）有关的问题之前，先在这里查。"
     "通常用 search 找文档、fetch 读全文；要直接引用的原文段落与分数，用 retrieve；"
+    "要现成的、带出处的回答，用 ask；问表格里的事，用 tables；"
     "不知道有哪些资料，用 list_knowledge_bases。"
     "照用户的原话提问即可，不必翻译。找不到就说找不到，不要编造；引用时注明 title 与 url。\n"
     "Qianxun knowledge bases: look here before answering from the user's own documents. search, then fetch; "
@@ -99,6 +100,18 @@ RetrieveArguments: type[BaseModel] = create_model(
 )
 
 
+class AskArguments(BaseModel):
+    question: Query
+    knowledge_base: str | SkipJsonSchema[int] | SkipJsonSchema[None] = _optional(
+        "问哪个知识库：名称或编号，见 list_knowledge_bases；只有一个时可以不写"
+        " · name or id; may be left out where there is only one"
+    )
+
+
+class TablesArguments(_Retrieve):
+    top_k: int = Field(default=tools.TABLES, ge=1, le=TOP_K_LIMIT, description="最多几张表 · how many tables at most")
+
+
 class ListArguments(BaseModel):
     pass
 
@@ -133,6 +146,16 @@ PASSAGE: Final = _object(
     headings=_list(TEXT), page={"type": ["integer", "null"]}, document=DOCUMENT,
     knowledge_base=_object("id", "name", id=WHOLE, name=TEXT),
 )  # fmt: skip
+SOURCE: Final = _object(
+    "number", "id", "text", "document",
+    number=WHOLE, id=TEXT, text=TEXT, headings=_list(TEXT), page={"type": ["integer", "null"]}, document=DOCUMENT,
+)  # fmt: skip
+TABLE: Final = _object(
+    "id", "text", "score", "document",
+    id=TEXT, text=TEXT, score=NUMBER, headings=_list(TEXT), page={"type": ["integer", "null"]}, document=DOCUMENT,
+    knowledge_base=_object("id", "name", id=WHOLE, name=TEXT),
+)  # fmt: skip
+CELL_ANSWER: Final = _object("answer", "knowledge_base", answer=TEXT, read_as=TEXT, knowledge_base=TEXT)
 BASE: Final = _object(
     "id", "name", "documents", "chunks", id=WHOLE, name=TEXT, kind=TEXT, documents=WHOLE, chunks=WHOLE
 )
@@ -148,6 +171,7 @@ class Tool:
     arguments: type[BaseModel]
     output: Schema
     run: Callable[..., Awaitable[tools.Json]]
+    is_answer: bool = False  # it may take as long as a language model
 
     def input(self) -> Schema:
         schema = self.arguments.model_json_schema()
@@ -227,6 +251,30 @@ TOOLS: Final[Mapping[str, Tool]] = {
             RetrieveArguments,
             _object("passages", passages=_list(PASSAGE), degraded=DEGRADED),
             tools.retrieve,
+        ),
+        Tool(
+            "ask",
+            "提问",
+            "直接要一个回答：每句注明出处 [1]、[2]，sources 是它们所指的原文；"
+            "资料里没有就明说没有（is_answered 为 false）。"
+            "要转述结论、数字已核对过时用；要自己读资料再回答，用 retrieve 或 search。\n"
+            "Get an answer whose sentences cite their sources; it says so where the documents do not tell.",
+            AskArguments,
+            _object("answer", "is_answered", "sources", answer=TEXT, is_answered={"type": "boolean"},
+                    sources=_list(SOURCE), reason=TEXT, degraded=DEGRADED,
+                    knowledge_base=_object("id", "name", id=WHOLE, name=TEXT)),
+            tools.ask,
+            is_answer=True,
+        ),
+        Tool(
+            "tables",
+            "查表格",
+            "在表格里找：给出最相关的表与对得上的行；问得清楚时，answers 是在单元格上查、数、求和、比大小得出的答案。"
+            "问价格、数量、比例、名单、排名这类表格里的事，用它。\n"
+            "Find tables and their rows; answers are computed from the cells where the question is clear.",
+            TablesArguments,
+            _object("answers", "tables", answers=_list(CELL_ANSWER), tables=_list(TABLE), degraded=DEGRADED),
+            tools.tables,
         ),
         Tool(
             "list_knowledge_bases",

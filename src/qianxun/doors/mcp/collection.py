@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol, Unpack
 
-from qianxun.core.errors import NotFound
-from qianxun.core.options import SearchChoices
-from qianxun.core.types import Chunk, DocumentState, KnowledgeBase, Recall
+from qianxun.core.answer_types import Answer
+from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.options import AskChoices, SearchChoices
+from qianxun.core.types import Chunk, DocumentState, KnowledgeBase, Metadata, Recall
 from qianxun.doors.mcp.ids import SHOWN, Address, local_address, own_url
 
 NAMED: Final = 20  # bases that a message names
@@ -23,6 +25,12 @@ class Library(Protocol):
     async def retrieve(
         self, knowledge_base: int, query: str, *, trace_id: str = "", **choices: Unpack[SearchChoices]
     ) -> Recall: ...
+    async def search_tables(
+        self, knowledge_base: int, query: str, top_k: int | None = None, *, trace_id: str = ""
+    ) -> LayeredRecall: ...
+    async def ask(
+        self, knowledge_base: int, question: str, *, trace_id: str = "", **choices: Unpack[AskChoices]
+    ) -> Answer: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,19 @@ class Collection:
             return [await self.base(named)]
         return await self.bases()
 
+    async def one(self, named: str | int | None) -> KnowledgeBase:
+        """The one that is named, or else the only one. Raises NotFound, or BadInput where there are several."""
+        bases = await self.chosen(named)
+        if len(bases) == 1:
+            return bases[0]
+        if not bases:
+            raise NotFound("还没有知识库", hint="先建一个：qianxun kb create NAME")
+        names = "、".join(base.name for base in bases[:NAMED])
+        raise BadInput("有几个知识库，没有说问哪一个", hint=f"写上 knowledge_base：{names}")
+
     def url(self, knowledge_base: int, chunk: Chunk) -> str:
         """Where to read on: at the document's own source, or else where this library tells of it."""
-        return own_url(chunk.attributes.metadata) or self.address(knowledge_base, chunk.doc_id)
+        return self.document_url(knowledge_base, chunk.doc_id, chunk.attributes.metadata)
+
+    def document_url(self, knowledge_base: int, doc_id: str, metadata: Metadata) -> str:
+        return own_url(metadata) or self.address(knowledge_base, doc_id)

@@ -23,8 +23,9 @@ from qianxun.doors.mcp.conversation import Conversation, Writer
 log = logging.getLogger(__name__)
 
 ToolServer: TypeAlias = Server[Any]
-# Given the HTTP request that a call came with (None over stdio): what it works on, for as long as it works.
-Opened: TypeAlias = Callable[[Any], AbstractAsyncContextManager[Collection]]
+# Given the HTTP request that a call came with (None over stdio), and whether it is for an answer, which may take as
+# long as a language model: what it works on, for as long as it works.
+Opened: TypeAlias = Callable[[Any, bool], AbstractAsyncContextManager[Collection]]
 
 
 def create_server(opened: Opened) -> ToolServer:
@@ -75,7 +76,7 @@ async def _answer(tool: Tool, arguments: dict[str, Any], opened: Opened, request
     """As structured content, and the same as JSON text for those who read nothing else."""
     try:
         read = tool.read(arguments)
-        async with opened(request) as collection:
+        async with opened(request, tool.is_answer) as collection:
             answer = await tool.run(collection, **read)
     except QianxunError as error:
         return _failed(str(error))

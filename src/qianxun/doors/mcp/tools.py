@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
-from qianxun.core.codec.passage import chunk_place, chunk_title, passage_text
+from qianxun.core.answer_types import Source
+from qianxun.core.codec.passage import chunk_place, chunk_title, passage_text, title_of
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.layered_types import LayeredResult
 from qianxun.core.options import SearchOptions, choices_of
 from qianxun.core.types import Chunk, Degraded, DocumentState, KnowledgeBase
 from qianxun.doors.mcp.collection import Collection
@@ -26,6 +28,7 @@ LOOKED_AT: Final = 30  # passages of each base among which they are
 PASSAGES: Final = 10  # of several bases together, where the caller does not say how many
 READ: Final = 12_000  # characters of a document that are given at once
 LISTED: Final = 200  # knowledge bases
+TABLES: Final = 5  # where the caller does not say how many
 NO_BASES: Final = Degraded(
     "knowledge_base",
     "这个租户还没有知识库　先建一个：qianxun kb create NAME，再用 qianxun add 放入文件；"
@@ -187,6 +190,76 @@ def _about(base: KnowledgeBase, chunk: Chunk) -> Json:
 def _metadata(chunk: Chunk) -> Json:
     written: Json = plain(chunk.attributes.metadata)
     return written
+
+
+# ── answers and tables ───────────────────────────────────────────────────────────────────────────
+
+
+async def ask(collection: Collection, question: str, knowledge_base: str | int | None = None) -> Json:
+    """An answer whose sentences are marked with their sources."""
+    base = await collection.one(knowledge_base)
+    answer = await collection.library.ask(base.id, question, trace_id=collection.trace_id)
+    return {
+        "answer": answer.answer,
+        "is_answered": not answer.is_declined,
+        "sources": [_source(collection, base, source) for source in answer.sources],
+        "knowledge_base": {"id": base.id, "name": base.name},
+        **({"reason": answer.reason} if answer.reason else {}),
+        **({"degraded": plain(answer.degraded)} if answer.degraded else {}),
+    }
+
+
+def _source(collection: Collection, base: KnowledgeBase, source: Source) -> Json:
+    about = source.metadata.get("document", {})
+    return {
+        "number": source.number,
+        "id": source.chunk_id,
+        "text": source.text,
+        "headings": list(source.metadata.get("headings", ())),
+        "page": source.metadata.get("page"),
+        "document": {
+            "id": document_id(base.id, source.doc_id),
+            "title": title_of(source.doc_name, source.doc_id, about),
+            "url": collection.document_url(base.id, source.doc_id, about),
+        },
+    }
+
+
+async def tables(
+    collection: Collection, query: str, knowledge_base: str | int | None = None, top_k: int = TABLES
+) -> Json:
+    """Tables that speak of the question, with their rows that do, and what their cells answer."""
+    found: list[tuple[float, Json]] = []
+    answers: list[Json] = []
+    degraded: list[Json] = []
+    for base in await collection.chosen(knowledge_base):
+        recall = await collection.library.search_tables(base.id, query, top_k, trace_id=collection.trace_id)
+        found += [(result.score, _table(collection, base, result)) for result in recall.results]
+        degraded += [{"knowledge_base": base.name, **part} for part in plain(recall.degraded)]
+        if recall.answer is not None and recall.answer.sure:
+            read = {"answer": recall.answer.text, "read_as": recall.answer.reading}
+            answers.append({**read, "knowledge_base": base.name})
+    found.sort(key=lambda scored: -scored[0])  # stable: equals stay in the order of their base
+    best = [table for _, table in found[:top_k]]
+    return {"answers": answers, "tables": best, **({"degraded": degraded} if degraded else {})}
+
+
+def _table(collection: Collection, base: KnowledgeBase, result: LayeredResult) -> Json:
+    chunk = result.doc
+    return {
+        "id": chunk.chunk_id,
+        "text": result.content,
+        "score": result.score,
+        "headings": list(chunk.headings),
+        "page": chunk.page,
+        "document": {
+            "id": document_id(base.id, chunk.doc_id),
+            "title": chunk_title(chunk),
+            "url": collection.url(base.id, chunk),
+            "metadata": _metadata(chunk),
+        },
+        "knowledge_base": {"id": base.id, "name": base.name},
+    }
 
 
 # ── what there is ────────────────────────────────────────────────────────────────────────────────

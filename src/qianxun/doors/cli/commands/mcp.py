@@ -74,7 +74,7 @@ async def _serve(session: Session, library: Any, names: list[str], wire: Wire) -
     collection = Collection(library, address, frozenset(base.id for base in found) if found else None)
 
     @asynccontextmanager
-    async def opened(_request: object) -> AsyncIterator[Collection]:
+    async def opened(_request: object, _is_answer: bool) -> AsyncIterator[Collection]:
         yield collection
 
     from qianxun.doors.mcp.server import answer_stdio, create_server  # last: loading it takes a while

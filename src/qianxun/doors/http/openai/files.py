@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Path, Query, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
 from qianxun.core.codec.passage import title_of
@@ -19,7 +20,7 @@ from qianxun.core.types import DocumentState, KnowledgeBase
 from qianxun.doors.http.context import TenantEngine
 from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
-from qianxun.doors.http.openapi import returns
+from qianxun.doors.http.openapi import error_responses, returns
 from qianxun.doors.http.responses import json_response
 from qianxun.doors.mcp.ids import document_id, read_id
 from qianxun.doors.mcp.texts import joined
@@ -29,6 +30,7 @@ PAGE: Final = 20
 STORE_PAGE: Final = 100
 FILE_PAGE: Final = 1000
 ID_LENGTH: Final = DOC_ID_LIMIT + 20  # with that of its base
+TEXT: Final[dict[str, Any]] = {"description": "正文", "content": {"text/plain": {"schema": {"type": "string"}}}}
 STATUSES: Final = {"indexed": "processed", "quarantined": "error"}  # the others are on their way
 
 router = APIRouter(tags=[TAG])
@@ -70,7 +72,7 @@ StoreId = Annotated[
 
 
 @router.get(
-    "/v1/vector_stores", summary="列出知识库（vector store）", **returns(StoreList, 400, 422, form=OpenAIProblem)
+    "/v1/vector_stores", summary="列出知识库（vector store）", **returns(StoreList, 400, 404, 422, form=OpenAIProblem)
 )
 async def list_stores(
     engine: TenantEngine,
@@ -163,12 +165,12 @@ async def list_files(
 @router.get(
     "/v1/files/{file_id:path}/content",
     summary="一个文档的正文",
-    responses={200: {"content": {"text/plain": {}}, "description": "正文"}},
-    response_class=Response,
+    response_model=None,
+    responses={200: TEXT, **error_responses(400, 404, 422, form=OpenAIProblem)},
 )
 async def get_content(file_id: FileId, engine: TenantEngine) -> Response:
     base, state = await _find(engine, file_id)
-    return Response(joined(await engine.chunks(base, state.doc_id)), media_type="text/plain")
+    return PlainTextResponse(joined(await engine.chunks(base, state.doc_id)))
 
 
 @router.get(
