@@ -176,6 +176,8 @@ def brief(document: Mapping[str, Any]) -> dict[str, Any]:
         del schemas["Question"]["properties"][name]
     for name in ("filters", "doc_ids", "mode", "top_k"):
         del schemas["ChatRequest"]["properties"][name]
+        del schemas["ResponsesRequest"]["properties"][name]
+    del made["paths"]["/v2/rerank"]  # which is /v1/rerank with another default
     for layered in ("TextsRequest", "TablesRequest"):
         del schemas[layered]["properties"]["filters"]
     return made

@@ -1,4 +1,4 @@
-"""OpenAI's own client: responses whole and streamed, vector stores and files listed and read; Cohere's reranking."""
+"""OpenAI's own client: responses whole and streamed, vector stores and files listed and read."""
 
 from __future__ import annotations
 
@@ -103,11 +103,3 @@ def test_files_are_listed_page_by_page_and_their_text_is_read(at: Doors) -> None
     for unknown in ("没有", "1001/没有", "1003/秘密", "秘密"):
         with pytest.raises(openai.NotFoundError):
             client.files.retrieve(unknown)
-
-
-def test_coheres_second_version_has_its_own_address_and_returns_no_texts(at: Doors) -> None:
-    """The request as `cohere.ClientV2.rerank` sends it."""
-    body = {"model": "没有", "query": QUESTION, "documents": ["住院 85%", "门诊 60%"], "max_tokens_per_doc": 4096}
-    refused = at.plain("POST", f"{at.served.url}/v2/rerank", body)
-    assert refused.status_code == 404
-    assert refused.json()["message"] == refused.json()["msg"]

@@ -296,3 +296,22 @@ def test_what_is_asked_is_bounded(tmp_path: Path) -> None:
         assert (await served.http.get(BASES)).status_code == 200
 
     run(tmp_path, story)
+
+
+def test_coheres_second_version_has_its_own_address_and_returns_no_texts_by_itself(tmp_path: Path) -> None:
+    """The request as `cohere.ClientV2.rerank` sends it."""
+
+    async def story(served: Served) -> None:
+        body = {"model": "short-first", "query": QUERY, "documents": TEXTS, "top_n": 2, "max_tokens_per_doc": 4096}
+        first, second = [(await served.http.post(f"/{version}/rerank", json=body)).json() for version in ("v1", "v2")]
+        assert second["meta"]["api_version"]["version"] == "2"
+        assert [result["index"] for result in second["results"]] == [2, 3]
+        assert second["results"] == [
+            {name: value for name, value in result.items() if name != "document"} for result in first["results"]
+        ]
+        asked = await served.http.post("/v2/rerank", json={**body, "return_documents": True})
+        assert asked.json()["results"] == first["results"]
+        refused = await served.http.post("/v2/rerank", json={**body, "model": "没有"})
+        assert (refused.status_code, refused.json()["message"]) == (404, refused.json()["msg"])
+
+    run(tmp_path, story)
