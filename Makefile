@@ -17,7 +17,7 @@ help:
 	@echo "make lint     只跑 ruff 与 mypy"
 	@echo "make bench    性能对照（输出比值）"
 	@echo "make quality  全部中文评测集上的排序质量（首次运行要嵌入全部文档，约一小时）"
-	@echo "make torture  反复 kill -9 入库进程并核对；逐个系统调用断电（需要 strace）；翻转数据库与 WAL 的位；一万步随机交错与模型比对；随机请求与并发读写拷问服务；文件数不够、磁盘写满时的答复；十部长篇小说入库看内存"
+	@echo "make torture  反复 kill -9 入库进程并核对；逐个系统调用断电（需要 strace）；翻转数据库与 WAL 的位；一万步随机交错与模型比对；随机请求与并发读写拷问服务；文件数不够、磁盘写满时的答复；有害的文件各占多少；十部长篇小说入库看内存"
 	@echo "make lock     重新生成带哈希的依赖锁"
 
 $(BIN)/python:
@@ -86,6 +86,7 @@ torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --cuts 500
 	$(BIN)/python -m tests.torture --shortages 600
 	$(BIN)/python -m tests.torture --soak 60
+	$(BIN)/python -m tests.torture --hostile
 	$(BIN)/python -m tests.torture --novels
 	$(BIN)/python -m tests.torture --properties 5
 	$(BIN)/python -m pytest -m long

@@ -31,6 +31,7 @@ def main() -> None:
     asked.add_argument("--cuts", type=int, default=0, help="cut off so many streamed answers, each in another way")
     asked.add_argument("--shortages", type=int, default=0, help="so many calls with few descriptors, on a full disk")
     asked.add_argument("--soak", type=float, default=0, help="so many minutes of steady work, whose memory is watched")
+    asked.add_argument("--hostile", action="store_true", help="read hostile files and look at what each takes")
     asked.add_argument("--novels", action="store_true", help="index ten long novels and look at the memory")
     asked.add_argument("--properties", type=int, default=0, help="so many runs of the property tests on new examples")
     asked.add_argument("--seed", type=int, default=1)
@@ -53,6 +54,8 @@ def main() -> None:
         _run_short(told.shortages, told.seed)
     if told.soak:
         _soak(told.soak, told.seed)
+    if told.hostile:
+        _read_hostile()
     if told.novels:
         _read_novels()
     if told.properties:
@@ -194,6 +197,18 @@ def _soak(minutes: float, seed: int) -> None:
     )
     if done.failed or slope > MOST_MEGABYTES_AN_HOUR:
         sys.exit(f"memory may rise by {MOST_MEGABYTES_AN_HOUR:g} MB an hour")
+
+
+def _read_hostile() -> None:
+    from tests.torture.hostile import costs
+
+    unbounded = 0
+    for cost in costs():
+        unbounded += not cost.is_bounded
+        sys.stdout.write(f"{'' if cost.is_bounded else 'NOT BOUNDED: '}{cost}\n")
+        sys.stdout.flush()
+    if unbounded:
+        sys.exit(f"{unbounded} files took more than they may")
 
 
 def _read_novels() -> None:

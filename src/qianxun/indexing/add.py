@@ -23,6 +23,7 @@ from qianxun.core.errors import BadInput, ModelError
 from qianxun.core.ingest_types import Labels, Step, Watch
 from qianxun.core.ports import nothing
 from qianxun.core.system.gc_pause import paused_collection
+from qianxun.core.system.memory import trim_soon
 from qianxun.core.types import (
     Accepted,
     ContentFormat,
@@ -36,7 +37,7 @@ from qianxun.core.types import (
     Text,
 )
 from qianxun.indexing.maintenance import keep_up
-from qianxun.indexing.outbox_indexer import Drained, Fresh, entries_of, unbroken
+from qianxun.indexing.outbox_indexer import Fresh, entries_of, unbroken
 from qianxun.indexing.prepare import prepare_for
 from qianxun.ingest.sandbox.pool import RawText
 from qianxun.ingest.tables.described import about_table, read_content
@@ -45,12 +46,15 @@ from qianxun.records.chunks import Material, with_questions
 from qianxun.records.pairs import Attached
 from qianxun.records.rows import attributes_from
 
+ACCEPT_DOCUMENTS = 2_000  # accepted in one transaction
+ACCEPT_CHARACTERS = 1_000_000  # … or so many characters
 GROUP_DOCUMENTS = 500  # prepared together
 GROUP_CHARACTERS = 60_000  # … or so many characters: some seconds of embedding on two cores
-BATCH_DOCUMENTS = 10_000  # stored in one transaction and indexed in one commit: see `outbox_indexer.BATCH_ROWS`
+BATCH_DOCUMENTS = 10_000  # completed in one transaction and indexed in one commit: see `outbox_indexer.BATCH_ROWS`
 BATCH_CHARACTERS = 4_000_000  # … or so many characters, which must fit in memory several times over
 BATCH_SECONDS = 3.0  # … or what was prepared in that time
 READ_CHARACTERS = 1_000_000  # by a worker at once
+TRIM_CHUNKS = 2_000  # of one call: the memory that they took is given back afterwards
 # A plain text of about one chunk is read here: starting a worker takes half a second. No pattern is worse than linear
 # (a test sees to that); a cubic one that slipped through would take about a second at this length, and not a minute.
 READ_HERE = 500
@@ -69,7 +73,7 @@ async def add_documents(
     Documents that the model cannot embed now are stored all the same, and retried in the background; so are those of
     a caller that is cancelled.
     """
-    batches = in_batches(stream(await read_documents(base, batch)), BATCH_DOCUMENTS, BATCH_CHARACTERS)
+    batches = in_batches(stream(await read_documents(base, batch)), ACCEPT_DOCUMENTS, ACCEPT_CHARACTERS)
     return await add_submissions(base, batches, watch, on_accepted)
 
 
@@ -247,6 +251,8 @@ async def add_submissions(
             await adding.finish()
         finally:
             await adding.close()
+            if sum(len(one.chunk_keys) for one in adding.accepted) >= TRIM_CHUNKS:
+                trim_soon()
     return adding.accepted
 
 
@@ -277,7 +283,7 @@ class _Adding:
         self._ready: list[Ready] = []
         self._since, self._spent = time.monotonic(), 0.0
         self._is_left = False  # something to the indexer, or to another task
-        self._applying: asyncio.Task[Drained] | None = None
+        self._applying: asyncio.Task[None] | None = None
 
     async def accept(self, batch: Sequence[Submission], *, claim: bool) -> list[Stored]:
         """Stores a batch. Returns what is to be prepared by this task; without ``claim`` nothing is."""
@@ -332,16 +338,23 @@ class _Adding:
         self._ready, self._since, self._spent = [], time.monotonic(), 0.0
         async with self._base.committing.slot(self._base.about.tenant):
             keys = await asyncio.to_thread(_complete, self._base, ready)
-        self._release(version for (_, _, version), _ in ready)
         for (at, _, (key, _)), _ in ready:
             if key in keys:  # and was not overtaken
                 chunk_keys, pair_keys = keys[key]
                 self.accepted[at] = replace(self.accepted[at], chunk_keys=chunk_keys, pair_keys=pair_keys)
         self._watch(Step("added", len(ready)))
         fresh = await asyncio.to_thread(_fresh, self._base, ready, self.accepted)
+        self._release(version for (_, _, version), _ in ready if version not in fresh.entries)
         if self._applying is not None:
             await self._applying
-        self._applying = asyncio.create_task(keep_up(self._base, replace(fresh, seconds=spent), upto=self._upto))
+        self._applying = asyncio.create_task(self._apply(replace(fresh, seconds=spent)))
+
+    async def _apply(self, fresh: Fresh) -> None:
+        """Claimed until then: another indexer would read back from the records what is here."""
+        try:
+            await keep_up(self._base, fresh, upto=self._upto)
+        finally:
+            self._release(fresh.entries)
 
     async def finish(self) -> None:
         """Returns once everything that was accepted is in the index, by whomever."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -124,9 +124,9 @@ async def _drain_rows(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None)
 def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work]:
     """The next rows, as many as fit in memory together."""
     with base.records.reading() as tx:
-        rows = _unclaimed(base, tx)
-        rows = rows if upto is None else _own_and_next(rows, upto)
         known = fresh.entries if fresh is not None else {}
+        rows = _unclaimed(base, tx, known)
+        rows = rows if upto is None else _own_and_next(rows, upto)
         unread = [row.document_key for row in rows if (row.document_key, row.generation) not in known]
         sizes = chunks.counts(tx, unread)
     total = 0
@@ -137,11 +137,14 @@ def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work
     return rows
 
 
-def _unclaimed(base: OpenBase, tx: Connection) -> list[Work]:
+def _unclaimed(base: OpenBase, tx: Connection, own: Container[Version]) -> list[Work]:
     """The first rows without those that another task is preparing: it will apply them itself."""
     after = 0
     while page := outbox.pending(tx, base.id, after, BATCH_ROWS):
-        rows = [row for row in page if not (row.is_unprepared and (row.document_key, row.generation) in base.claims)]
+        versions = ((row.document_key, row.generation) for row in page)
+        rows = [
+            row for row, version in zip(page, versions, strict=True) if version in own or version not in base.claims
+        ]
         if rows:
             return rows
         after = page[-1].sequence

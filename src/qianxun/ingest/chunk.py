@@ -22,7 +22,7 @@ _WORD_SIGNS: Final = frozenset("_./:%@+-,'’?=&#~")  # inside numbers, addresse
 _CLOSED: Final = re.compile(r"[。！？!?；;：:…”’」』》】)）.]\s?$")
 _FULL_LINE: Final = 20  # characters: a shorter one at the foot of a page is an item or a label, not half a sentence
 _SHORTEST_PAGE: Final = 60
-_STRETCH: Final = 1 << 20  # characters that a pattern goes through at once: no other thread runs meanwhile
+_STRETCH: Final = 1 << 16  # characters that a pattern goes through at once: no other thread runs meanwhile
 _PLAIN: Final = re.compile("[^\\s。！？；…｡．!?;.，、：,:—\"'」』”’）】〕》〉]")  # in no boundary
 _LONGEST_WORD: Final = 32  # how far a hard cut moves back to spare a word, a number or an emoji
 

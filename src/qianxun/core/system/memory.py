@@ -1,7 +1,8 @@
-"""How the C library shares out memory."""
+"""How the C library shares out memory, and that it gives back what is free."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import logging
 import sys
@@ -11,6 +12,7 @@ log = logging.getLogger(__name__)
 
 M_ARENA_MAX: Final = -8  # of mallopt(3)
 ARENAS: Final = 2
+TRIM_SECONDS: Final = 2.0  # until whoever had a large document has returned
 
 
 def limit_arenas() -> None:
@@ -27,3 +29,16 @@ def limit_arenas() -> None:
     except AttributeError:  # another C library, which has no such pools
         return
     log.debug("pools of memory: %s", ARENAS if is_set else "as they were")
+
+
+def trim_soon() -> None:
+    """Gives back to the system, in a moment and in a thread, what is free by then: the C library would keep it."""
+    loop = asyncio.get_running_loop()
+    loop.call_later(TRIM_SECONDS, loop.run_in_executor, None, trim)
+
+
+def trim() -> None:
+    """Only glibc has a way to do so."""
+    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if give_back is not None:
+        give_back(0)
