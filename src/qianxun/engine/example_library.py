@@ -43,7 +43,7 @@ from qianxun.models.registry import Registry
 from qianxun.models.threads import Lane as Lane
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
-from qianxun.records.database.open import connect
+from qianxun.records.database.open import connect, for_writing
 from qianxun.records.database.postgres import BACKEND, create_schema, wait_at_most
 
 _lock = threading.Lock()
@@ -56,6 +56,8 @@ def example_store(settings: Settings, records: Records, embeddings: Embeddings, 
     model = embeddings.get(*embeddings.choose(None, registry), registry)
     schema = settings.records.schema if records.engine.dialect.name == BACKEND else ""
     writing = partial(_writing, records, schema) if records.engine.dialect.name == BACKEND else records.writing
+    if records.acknowledged is None and records.engine.dialect.name != BACKEND:
+        writing = for_writing(records.engine).begin  # by itself a library may be there before the records' tables
     return ExampleStore(
         records.engine,
         settings.examples.prefix,
