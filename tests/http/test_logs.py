@@ -172,8 +172,8 @@ WRONG: tuple[dict[str, Any], ...] = (
     {"slow_ms": "nan"},
     {"slow_ms": "inf"},
     {"zero": "perhaps"},
-    {"knowledge_base_id": 0},
-    {"knowledge_base_id": 2**70},
+    {"knowledge_base_id": ""},
+    {"knowledge_base_id": "名" * 500},
 )
 
 
