@@ -104,6 +104,12 @@ def test_the_words_of_tantivy_are_numbers_again_and_lose_their_paths(words: str,
     assert (found.errno, "/data" in str(found)) == (number, False)
 
 
+def test_a_process_that_uvloop_has_no_descriptors_for_is_a_shortage() -> None:
+    found = shortage(OSError(-1, "Unknown error -1"))
+    assert found is not None
+    assert found.errno in NO_DESCRIPTORS
+
+
 def test_other_errors_are_no_shortage() -> None:
     assert shortage_of_rust(ValueError("Data corrupted: 'code: 2' (os error 5)")) is None
     assert shortage(ValueError("住院 (os error 28)")) is None

@@ -11,6 +11,7 @@ from typing import Final
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the last: ulimit -f
 NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 SHORTAGES: Final = frozenset({*NO_SPACE, *NO_DESCRIPTORS, errno.ENOMEM})
+_UVLOOP_FAILURE: Final = -1  # uvloop's number for the pipes of a new process that it had no descriptors for
 # As Rust writes them: ``Os { code: 24, kind: TooManyOpenFiles …}``, ``(os error 24)``, or the kind alone.
 _CODE: Final = re.compile(r"(?:\bcode: |\bos error )(\d{1,3})\b")
 _KINDS: Final = {
@@ -24,7 +25,8 @@ _KINDS: Final = {
 
 def shortage(error: BaseException) -> OSError | None:
     """The shortage that an error was raised for, without a path; None if it has another cause."""
-    return _first(cause.errno for cause in causes(error) if isinstance(cause, OSError))
+    numbers = (cause.errno for cause in causes(error) if isinstance(cause, OSError))
+    return _first(errno.EMFILE if number == _UVLOOP_FAILURE else number for number in numbers)
 
 
 def shortage_of_rust(error: BaseException) -> OSError | None:
