@@ -11,18 +11,18 @@ from typing import Any, get_args
 import pytest
 
 from qianxun.core.errors import RetrieverUnavailable
-from qianxun.core.layered_types import Operation
+from qianxun.core.layered_types import Operation, TableShown
 from qianxun.core.types import Document
 from qianxun.doors.http.middleware.metrics import LAYERS
 from qianxun.doors.http.native.layered import (
     LayerInfo,
     TableAnswerInfo,
-    TableInfo,
     TableRecalled,
     TablesResponse,
     TextRecalled,
     TextsResponse,
 )
+from qianxun.doors.http.response_models import of
 from tests.http.asking import Asking, asking
 
 PAGE = """# 报销比例
@@ -82,7 +82,7 @@ def test_what_is_answered_is_what_is_documented(tmp_path: Path) -> None:
             assert set(result) == set(TextRecalled.model_fields) > CONTRACT
         for result in tables["results"]:
             assert set(result) == set(TableRecalled.model_fields)
-            assert set(result["table"]) == set(TableInfo.model_fields)
+            assert set(result["table"]) == set(of(TableShown).model_fields)
         assert set(tables["answer"]) == set(TableAnswerInfo.model_fields)
         for answer, kind in ((prose, "text"), (tables, "table")):
             assert [each["strategy"] for each in answer["layers"]] == list(LAYERS[kind])
