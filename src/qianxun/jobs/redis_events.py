@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 import os
-import socket
+import platform
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -105,7 +105,7 @@ async def _join(client: Any, source: EventStream) -> None:
 
 async def _take(client: Any, source: EventStream, handle: Handle) -> None:
     """Reads a few entries and handles them in their order: first those that were read and never acknowledged."""
-    name = f"{socket.gethostname()}-{os.getpid()}"
+    name = f"{platform.node()}-{os.getpid()}"
     idle = int(source.idle_seconds * 1000)
     _, entries, *_ = await client.xautoclaim(source.stream, source.group, name, idle, count=BATCH)
     if not entries:
