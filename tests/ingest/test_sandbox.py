@@ -164,7 +164,9 @@ def test_without_a_picture_to_recognise_the_memory_for_that_is_not_given(tmp_pat
     """A million forms in two kilobytes of PDF take 300 MB."""
     bomb = recursive_forms_pdf(tmp_path)
     assert bomb.stat().st_size < 2_048
-    with pytest.raises((TooLarge, Unreadable), match="内存|崩溃"):  # the library ends its process in one way or another
+    with pytest.raises(
+        (TooLarge, Unreadable), match=r"内存|崩溃"
+    ):  # the library ends its process in one way or another
         parse_in_child(bomb, replace(LIMITS, memory_bytes=48 * MIB))
 
 
