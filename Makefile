@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test tests lint format bench quality torture lock clean
+.PHONY: help demo serve test tests lint format bench quality torture lock dist image clean
 
 help:
 	@echo "make demo     装好并带你走一遍：建库、入库、检索、带出处的回答"
@@ -18,6 +18,8 @@ help:
 	@echo "make bench    性能对照（输出比值）"
 	@echo "make quality  全部中文评测集上的排序质量（首次运行要嵌入全部文档，约一小时）"
 	@echo "make torture  反复 kill -9 入库进程并核对；逐个系统调用断电（需要 strace）；翻转数据库与 WAL 的位；一万步随机交错与模型比对；随机请求与并发读写拷问服务；文件数不够、磁盘写满时的答复；有害的文件各占多少；十部长篇小说入库看内存"
+	@echo "make dist     打包：dist/ 里的 wheel 与源码包"
+	@echo "make image    容器镜像 qianxun（需要 docker）"
 	@echo "make lock     重新生成带哈希的依赖锁"
 
 $(BIN)/python:
@@ -90,6 +92,14 @@ torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --novels
 	$(BIN)/python -m tests.torture --properties 5
 	$(BIN)/python -m pytest -m long
+
+# What is published; `twine upload dist/*` does the rest.
+dist: $(VENV)/.core
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+
+image:
+	docker build --tag qianxun .
 
 lock: $(VENV)/.dev
 	requirements/lock.sh

@@ -1,0 +1,23 @@
+# 服务的镜像：小、不用 root、根文件系统可以只读；数据在 /data。用法见 docs/operations.md 的“容器”。
+FROM python:3.12-slim-bookworm AS build
+WORKDIR /src
+RUN python -m venv /opt/qianxun
+COPY requirements/service.txt requirements/service.txt
+RUN /opt/qianxun/bin/pip install --no-cache-dir --require-hashes -r requirements/service.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+RUN /opt/qianxun/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+
+FROM python:3.12-slim-bookworm
+RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin qianxun \
+    && install -d -o 10001 -g 10001 -m 0700 /data
+COPY --from=build /opt/qianxun /opt/qianxun
+ENV PATH=/opt/qianxun/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 QIANXUN_DATA=/data
+USER 10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 8000
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
+ENTRYPOINT ["qianxun"]
+CMD ["serve", "--host", "0.0.0.0"]
