@@ -103,6 +103,7 @@ class OpenBase:
     in_memory: FairSlots
     # Fewer than there are threads for records and index, so that searches find one while documents come in.
     committing: FairSlots
+    lexicon: str = ""  # the file of a domain's words, by which the graph is typed; "": the shipped one
     by_meaning: bool = False  # chunk boundaries set by the embedding model
     models: Models | None = None  # rerank and chat models, by name
     curves: Curves = UNCALIBRATED

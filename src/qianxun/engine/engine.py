@@ -736,6 +736,10 @@ def _wire(settings: Settings, models: Mapping[str, Any]) -> Engine:
 
 
 def _wired(settings: Settings, models: Mapping[str, Any], records: Records) -> Engine:
+    if settings.graph.lexicon:
+        from qianxun.graph.extract.domain import load_domain
+
+        load_domain(settings.graph.lexicon)  # a file that cannot be read is reported now, not by the first graph
     parsing = settings.parsing
     limits = ParseLimits(
         file_bytes=parsing.file_megabytes * MIB,
@@ -774,6 +778,7 @@ def _wired(settings: Settings, models: Mapping[str, Any], records: Records) -> E
             scores,
             lambda done: hooks.indexed(done),
             work.set,
+            settings.graph.lexicon,
         ),
         _work=work,
     )

@@ -47,6 +47,7 @@ class OpenBases:
     scores: SharedScores | None  # of rerankers, where processes share them
     indexed: Callable[[IndexTime], None]
     wake: Callable[[], None]  # tells the indexer that there is work
+    lexicon: str = ""  # of graphs
     repairs: Repairs = field(default_factory=Repairs)
     in_memory: FairSlots = field(default_factory=lambda: FairSlots(IN_MEMORY))
     committing: FairSlots = field(default_factory=lambda: FairSlots(max(2, os.cpu_count() or 1)))
@@ -234,6 +235,7 @@ class OpenBases:
             parsers=self.parsers,
             in_memory=self.in_memory,
             committing=self.committing,
+            lexicon=self.lexicon,
             by_meaning=bool(config.get("by_meaning")) and model is not None,
             models=BaseModels(self.catalog, self.registered.of(about.tenant), owner),
             curves=self.embeddings.curves(about.embedding_model),

@@ -134,6 +134,11 @@ class ChatSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphSettings:
+    lexicon: str = ""  # a TOML file of a domain's types and relations; "": the shipped one, of medicine
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     keep_days: float = 30.0
     keep_rows: int = 100_000
@@ -218,6 +223,7 @@ class Settings:
     examples: ExampleSettings = ExampleSettings()
     rerank: RerankSettings = RerankSettings()
     chat: ChatSettings = ChatSettings()
+    graph: GraphSettings = GraphSettings()
     log: LogSettings = LogSettings()
     index: IndexSettings = IndexSettings()
     milvus: MilvusSettings = MilvusSettings()

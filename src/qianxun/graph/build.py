@@ -95,7 +95,7 @@ async def _extract_missing(base: OpenBase, watch: Watch) -> int:
     from qianxun.graph.extract.chunk import facts_origin  # its patterns take a while to compile
 
     base.graph.begin()
-    origin = facts_origin(base.analyser)
+    origin = facts_origin(base.analyser, base.lexicon)
     total = await base.records.read(lambda tx: facts.unread_count(tx, base.id, origin))
     done = after = 0
     while done < total and (page := await unread_page(base, origin, after, PAGE)):
@@ -121,7 +121,7 @@ def _extract_page(base: OpenBase, origin: str, page: list[Readable]) -> None:
 def _facts(base: OpenBase, row: Readable) -> Facts:
     from qianxun.graph.extract.chunk import extract_facts
 
-    return extract_facts(row.text, kind=row.kind, doc_name=row.doc_name, analyser=base.analyser)
+    return extract_facts(row.text, kind=row.kind, doc_name=row.doc_name, analyser=base.analyser, lexicon=base.lexicon)
 
 
 # ── the graph in memory ──────────────────────────────────────────────────────────────────────────
@@ -138,7 +138,7 @@ def _step(base: OpenBase) -> bool:
     from qianxun.graph.extract.chunk import facts_origin
 
     with base.graph.changing, base.records.reading() as tx:
-        is_whole = not facts.unread_count(tx, base.id, facts_origin(base.analyser))
+        is_whole = not facts.unread_count(tx, base.id, facts_origin(base.analyser, base.lexicon))
         state = facts.state(tx, base.id) if is_whole else None
         current = facts.graph_chunks(tx, base.id)
         fresh, removed = base.graph.changed(current)

@@ -184,7 +184,7 @@ def _look(base: OpenBase) -> _Snapshot:
         waiting = outbox.depth(tx, base.id)
         unread = 0
         if is_graph_enabled(base) and not waiting:
-            unread = graph.unread_count(tx, base.id, facts_origin(base.analyser))
+            unread = graph.unread_count(tx, base.id, facts_origin(base.analyser, base.lexicon))
         findings = tuple(_waiting(waiting) if waiting else _check_chunks(base, tx, unread))
         damage = [Finding("corrupt", 1, detail=problem) for problem in database.integrity_problems(tx)]
         damage += checksums.damaged_rows(tx, base.id)

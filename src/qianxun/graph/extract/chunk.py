@@ -12,6 +12,7 @@ from typing import Final
 
 from qianxun.core.graph_types import Facts, Mention, Span, StatedAlias, Statement
 from qianxun.core.types import ChunkKind
+from qianxun.graph.extract.domain import Domain, load_domain
 from qianxun.graph.extract.english import english_names, english_relations
 from qianxun.graph.extract.lexicon import listed
 from qianxun.graph.extract.names import NAME, TERM, Name, foreign_names, is_informative, marked_names, tagged_names
@@ -26,7 +27,7 @@ from qianxun.graph.extract.triples import (
 )
 from qianxun.text.chinese import SENTENCE_END, Analyser, fold, places
 
-VERSION: Final = "5"
+VERSION: Final = "6"
 _MOST: Final = 400  # mentions and statements of one chunk: more make it a list, not a text
 _ON_CARDS: Final = listed("aliases", "on_cards") | listed("aliases", "of_people")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]")
@@ -42,9 +43,9 @@ _LONGEST_LABEL: Final = 6
 _MOST_PARTS: Final = 4  # of a person's name
 
 
-def facts_origin(analyser: Analyser) -> str:
+def facts_origin(analyser: Analyser, lexicon: str = "") -> str:
     """The origin of facts of `extract_facts`; changes whenever the same text may give other facts."""
-    return f"statistical:{VERSION}/{analyser.version}"
+    return f"statistical:{VERSION}/{analyser.version}/{load_domain(lexicon).version}"
 
 
 @dataclass
@@ -52,6 +53,9 @@ class _Draft:
     """The facts found so far."""
 
     text: str
+    domain: Domain
+    topic: str = ""
+    in_domain: bool | None = None  # whether the text is of the domain; None: not known yet
     mentions: list[Mention] = field(default_factory=list)
     statements: dict[tuple[str, str, str], Statement] = field(default_factory=dict)
     aliases: dict[tuple[str, str], StatedAlias] = field(default_factory=dict)
@@ -67,8 +71,13 @@ class _Draft:
         self.aliases.setdefault((name, alias), StatedAlias(name, alias, start, end))
 
     def facts(self, structured: Sequence[Span] = ()) -> Facts:
-        mentions = sorted(set(self.mentions), key=_mention_order)[:_MOST]
+        text = self.text if self.in_domain is None else ""
+        in_domain = self.in_domain or self.domain.is_in(text, [mention.name for mention in self.mentions])
+        found = self.domain.typed(self.mentions) if in_domain else self.mentions
+        mentions = sorted(set(found), key=_mention_order)[:_MOST]
         names = {mention.name for mention in mentions}
+        if in_domain:
+            self._relate(mentions, structured)
         return Facts(
             tuple(mentions),
             tuple(row for row in self.statements.values() if row.source in names and row.target in names),
@@ -76,18 +85,33 @@ class _Draft:
             tuple(_shared_sentences(self.text, structured, mentions)),
         )
 
+    def _relate(self, mentions: Sequence[Mention], structured: Sequence[Span]) -> None:
+        """Adds the relations of the domain, in place of the verbs that state them."""
+        lines = set(structured)
+        sentences = (span for span in _sentences(self.text) if span not in lines)
+        known = {(source, target, kind[-2:]) for source, target, kind in self.statements}
+        for stated, cue in self.domain.relations(self.text, mentions, sentences, self.topic):
+            if (stated.source, stated.target, stated.type[-2:]) in known:  # 治疗 as it is, 主要症状 for 症状
+                continue
+            self.statements.pop((stated.source, stated.target, cue), None)
+            self.statements.pop((stated.target, stated.source, cue), None)
+            self.state(stated.source, stated.target, stated.type, stated.start, stated.end)
+
 
 def _mention_order(mention: Mention) -> tuple[int, int, str, str]:
     return mention.start, mention.end, mention.name, mention.type
 
 
-def extract_facts(text: str, *, kind: ChunkKind = "text", doc_name: str = "", analyser: Analyser) -> Facts:
+def extract_facts(
+    text: str, *, kind: ChunkKind = "text", doc_name: str = "", analyser: Analyser, lexicon: str = ""
+) -> Facts:
     """The names of a text, its relations and aliases, and the sentences with two or more names.
 
     A document title that is a name is mentioned, too: with an empty span if the text does not have it.
+    ``lexicon`` is the file of a domain's words, "" for the shipped one.
     """
     title = title_of(doc_name)
-    draft = _Draft(text)
+    draft = _Draft(text, load_domain(lexicon))
     is_table = kind == "table"
     triples = (triples_of_table(text) or triples_of_rows(text)) if is_table else triples_of_lines(text, doc_name)
     for triple in triples:
@@ -126,10 +150,12 @@ def _add_prose(draft: _Draft, title: str, structured: Sequence[Span], analyser: 
     if structured and sum(end - start for start, end in structured) >= len(text.strip()):
         return
     words = _tagged_words(text, analyser)
-    names = _names(words, text, title, structured)
+    draft.in_domain = draft.domain.is_in(words.folded, [word for word, _ in words.tagged])
+    of_domain = draft.domain.names(words.folded, words.tagged) if draft.in_domain else []
+    names = _names(words, text, title, structured, of_domain)
     full = _full_names(text, names, title)
     draft.mentions += [Mention(own, name.type, name.start, name.end) for name, own in zip(names, full, strict=True)]
-    topic = _topic(draft, title)
+    topic = draft.topic = _topic(draft, title)
     full.append(topic)  # at -1
     bare = skeleton(words.folded, names)
     for row in stated_relations(bare, words.folded, words.verbs, words.nouns, analyser.has_word):
@@ -211,10 +237,11 @@ def _tagged_words(text: str, analyser: Analyser) -> _Words:
     return _Words(folded, tagged, verbs, nouns, analyser.own_words)
 
 
-def _names(words: _Words, text: str, title: str, structured: Sequence[Span]) -> list[Name]:
+def _names(words: _Words, text: str, title: str, structured: Sequence[Span], of_domain: Sequence[Name]) -> list[Name]:
     """The names in the order of the text, none inside another."""
     found = [*_title_names(words.folded, title), *marked_names(text)]
     if words.tagged:
+        found += of_domain
         found += foreign_names(words.folded, words.tagged)
         found += tagged_names(words.tagged, words.own)
     if _LATIN_NAME.search(text):
