@@ -22,6 +22,29 @@ def test_a_bad_file_is_skipped_with_its_reason(handbook: Run, tmp_path: Path) ->
     assert handbook("search", "琥珀", "--kb", "手册", "--json").json["chunks"][0]["doc_name"] == "好.txt"
 
 
+def test_a_file_that_cannot_be_read_is_shown_until_it_is_mended_or_deleted(handbook: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "资料"
+    folder.mkdir()
+    for name in ("坏.docx", "糟.docx", "废.docx", "好.txt"):
+        (folder / name).write_text("好文件里写着琥珀。" if name == "好.txt" else "no zip", "utf-8")
+    assert handbook("add", folder, "--kb", "手册", "--sync").code == 1
+    shown = handbook("kb", "show", "手册", "--json").json
+    assert (shown["states"], shown["documents"]) == ({"indexed": 3, "failed": 3}, 6)
+    assert [one["name"] for one in shown["items"] if one["status"] == "failed"] == ["坏.docx", "废.docx", "糟.docx"]
+    assert all(one["reason"] and one["updated_at"] for one in shown["items"][3:])
+    people = handbook("kb", "show", "手册")
+    assert "读不了" in people.out
+    assert "qianxun add" in people.out + people.err
+    assert "读不了" in handbook("show", "坏.docx", "--kb", "手册").out
+    assert handbook("delete", "糟.docx", "--kb", "手册").code == 0
+    (folder / "废.docx").unlink()
+    (folder / "坏.docx").write_bytes((folder / "好.txt").read_bytes())
+    (folder / "坏.docx").rename(folder / "坏.txt")
+    assert handbook("add", folder, "--kb", "手册", "--sync", "--json").json["removed"] == 2
+    assert handbook("kb", "show", "手册", "--json").json["states"] == {"indexed": 4}
+    assert handbook("verify", "--kb", "手册").code == 0
+
+
 def test_people_are_told_each_refusal_once(handbook: Run, tmp_path: Path) -> None:
     (tmp_path / "坏.pdf").write_bytes(b"not a pdf at all")
     added = handbook("add", tmp_path / "坏.pdf", "--kb", "手册")

@@ -151,6 +151,7 @@ def test_a_base_lives_its_whole_life_through_the_service(run: Run, url: str, fil
     assert added.code == 1
     assert [added.json[name] for name in ("added", "unchanged", "chunks")] == [2, 0, 3]
     assert [Path(one["path"]).name for one in added.json["refused"]] == ["坏.pdf"]
+    assert run(*at, "kb", "show", "生命", "--json").json["states"] == {"indexed": 2, "failed": 1}
     again = run(*at, "add", files, "--kb", "生命", "--user", "u1", "--meta", "年份=2026")
     assert again.code == 0
     assert "未变 2 个" in again.out
@@ -167,7 +168,7 @@ def test_a_base_lives_its_whole_life_through_the_service(run: Run, url: str, fil
     assert asked == ["年休假", "年休假"]
     assert [entry["chunk_count"] for entry in run(*at, "logs", "--zero", "--kb", "生命", "--json").json["logs"]] == [0]
     assert "replay" not in run(*at, "logs").err
-    assert run(*at, "kb", "delete", "生命", "--yes", "--json").json == {"deleted": "生命", "documents": 1}
+    assert run(*at, "kb", "delete", "生命", "--yes", "--json").json == {"deleted": "生命", "documents": 2}
     assert run(*at, "kb", "show", "生命").code == 2
 
 

@@ -58,11 +58,12 @@ def test_a_folder_is_taken_in_as_an_engine_takes_it_in(tmp_path: Path, files: Pa
             assert report.warnings == local.warnings != ()
             for mine, theirs in zip(await engine.documents(here.id), await client.documents(there.id), strict=True):
                 assert (mine.doc_id, mine.name, mine.user_id) == (theirs.doc_id, theirs.name, theirs.user_id)
-                (chunk,), (other,) = (
-                    await engine.chunks(here.id, mine.doc_id),
-                    await client.chunks(there.id, mine.doc_id),
-                )
-                assert (chunk.text, chunk.attributes) == (other.text, other.attributes)
+                assert (mine.status, mine.reason, mine.source) == (theirs.status, theirs.reason, theirs.source)
+                for chunk, other in zip(
+                    await engine.chunks(here.id, mine.doc_id), await client.chunks(there.id, mine.doc_id), strict=True
+                ):
+                    assert (chunk.text, chunk.attributes) == (other.text, other.attributes)
+            assert (await client.statistics(there.id))["failed"] == 3
             kinds = [step.kind for step in steps]
             assert (kinds.count("parsed"), kinds.count("added"), kinds.count("refused")) == (6, 3, 3)
 

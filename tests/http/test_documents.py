@@ -353,7 +353,7 @@ def test_no_name_of_a_file_becomes_a_path(tmp_path: Path) -> None:
         ("a.txt", b"x" * 1_200_000, 413, "too_large"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_reason_and_leaves_nothing(
+def test_a_bad_file_is_refused_with_its_reason_and_leaves_no_data(
     tmp_path: Path, name: str, data: bytes, status: int, word: str
 ) -> None:
     async def story(served: Served, documents: str) -> None:
@@ -361,10 +361,36 @@ def test_a_bad_file_is_refused_with_its_reason_and_leaves_nothing(
         assert (told.status_code, told.json()["error"]) == (status, word), told.text
         assert told.json()["msg"]
         assert str(tmp_path) not in told.text
-        assert (await served.http.get(documents)).json()["data"]["total"] == 0
+        listed = (await served.http.get(documents)).json()["data"]
+        expected = [] if status == 413 else [(name, "failed", 0)]  # what was too large was never received
+        assert [(one["name"], one["status"], one["chunks"]) for one in listed["documents"]] == expected
+        assert listed["total"] == len(expected)
 
     run(tmp_path, story, {"parsing.file_megabytes": 1})
     assert not list((tmp_path / "uploads").iterdir())
+
+
+def test_a_file_that_could_not_be_read_is_listed_until_it_can_be(tmp_path: Path) -> None:
+    async def story(served: Served, documents: str) -> None:
+        address, base = f"{documents}/甲", documents.removesuffix("/documents")
+        refused = await served.http.put(address, files={"file": ("须知.docx", b"not a zip at all")})
+        assert refused.status_code == 422
+        one = (await served.http.get(address)).json()["data"]
+        assert (one["status"], one["name"], one["attempts"], one["served"]) == ("failed", "须知.docx", 1, 0)
+        assert one["reason"] in refused.json()["msg"]
+        assert one["updated_at"]
+        assert (await served.http.get(base)).json()["data"]["statistics"]["failed"] == 1
+        assert (await served.http.put(address, files={"file": ("须知.txt", TEXT.encode())})).status_code == 200
+        assert (await served.http.get(address)).json()["data"]["status"] == "indexed"
+        assert await found(served, documents) == ["甲"]
+        assert (await served.http.put(address, files={"file": ("须知.docx", b"broken")})).status_code == 422
+        assert await found(served, documents) == ["甲"]
+        one = (await served.http.get(address)).json()["data"]
+        assert (one["status"], one["served"], one["generation"], one["chunks"]) == ("failed", 2, 3, 1)
+        assert (await served.http.delete(address)).status_code == 200
+        assert (await served.http.get(documents)).json()["data"]["total"] == 0
+
+    run(tmp_path, story)
 
 
 SAID_WRONGLY = [

@@ -392,7 +392,8 @@ class Accepted:
     pair_keys: range = range(0)
 
 
-DocumentStatus: TypeAlias = Literal["pending", "indexed", "retrying", "quarantined", "deleted"]
+DocumentStatus: TypeAlias = Literal["pending", "indexed", "retrying", "quarantined", "failed", "deleted"]
+STORED_STATUSES = ("pending", "indexed", "retrying", "quarantined", "failed")  # all but deleted ones
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,15 @@ from qianxun.indexing.add import (
 )
 from qianxun.indexing.maintenance import keep_up
 from qianxun.ingest.assemble import assemble
-from qianxun.ingest.sources import Source, discover
+from qianxun.ingest.ignore import IGNORE_FILE
+from qianxun.ingest.sources import Source, discover, document_id
 from qianxun.records import documents
 
 AHEAD = 8  # files that are parsed, or wait for a parser, while the one before them is indexed
 NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file system takes as much
+
+UNREAD = (Refused, MissingExtra, BadInput)  # why a file is not taken in
+ON_RECORD = ("pending", "indexed", "retrying")  # an unchanged file of any other state is read again
 
 Parsed: TypeAlias = tuple[Submission | Refusal, tuple[str, ...]]  # and the parser's warnings
 
@@ -52,17 +56,19 @@ async def add_files(
     exclude: Sequence[str] = (),
     restore: bool = True,
 ) -> Report:
-    """Adds files and folders; searchable when it returns. A file that cannot be read is refused with its reason.
+    """Adds files and folders; searchable when it returns. A file that cannot be read is refused with its reason, and
+    listed as failed until it can.
 
     What an earlier call gave with a file stays where ``labels`` say nothing else. ``exclude`` has the patterns of files
     that are left out; without ``restore`` a document that people deleted stays deleted.
     """
     found = await asyncio.to_thread(lambda: list(discover(paths, exclude)))
     sources = [item for item in found if isinstance(item, Source)]
+    refused = [item for item in found if isinstance(item, Refusal) and not item.passed_over]
+    await asyncio.to_thread(_remember_unopened, base, refused, labels, restore)
     deleted = set() if restore else await asyncio.to_thread(_deleted, base, [source.id for source in sources])
     deleted_paths = tuple(source.path for source in sources if source.id in deleted)
     sources = [source for source in sources if source.id not in deleted]
-    refused = [item for item in found if isinstance(item, Refusal) and not item.passed_over]
     warnings = [f"{item.path}：{item.reason}" for item in found if isinstance(item, Refusal) and item.passed_over]
     for refusal in refused:
         _note_refusal(watch, refusal)
@@ -146,7 +152,7 @@ def _changed(base: OpenBase, sources: Sequence[Source], labels: Labels) -> list[
 
 
 def _is_stored(one: _Changed, head: documents.Head | None) -> bool:
-    return head is not None and head.fingerprint == one.fingerprint and head.status not in ("deleted", "quarantined")
+    return head is not None and head.fingerprint == one.fingerprint and head.status in ON_RECORD
 
 
 def merged_labels(earlier: Labels, labels: Labels) -> Labels:
@@ -183,7 +189,8 @@ async def _parse(base: OpenBase, one: _Changed) -> Parsed:
     source = one.source
     try:
         document, warnings = await _read_file(base, source, one.labels)
-    except (Refused, MissingExtra, BadInput) as error:
+    except UNREAD as error:
+        await asyncio.to_thread(_remember, base, one, str(error))
         return Refusal(source.path, str(error)), ()
     return Submission(document, one.fingerprint), tuple(f"{source.name}：{warning}" for warning in warnings)
 
@@ -218,6 +225,39 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
     )
 
 
+# ── files that cannot be read ────────────────────────────────────────────────────────────────────
+
+
+def _remember(base: OpenBase, one: _Changed, reason: str, origin: str = "") -> None:
+    """Lists a file as failed; ``origin`` is where an uploaded one came from."""
+    extension = Path(one.source.name).suffix[1:].lower()
+    try:
+        document = _document(one.source, ParsedFile((), extension), one.labels)
+        document = replace(document, source=origin or document.source)
+        documents.check(document)
+    except BadInput:  # neither could its name or labels be stored, which is then what the caller is told
+        return
+    with base.records.writing() as tx:
+        documents.note_unreadable(tx, base.id, Submission(document, one.fingerprint), reason)
+
+
+def _remember_unopened(base: OpenBase, refused: Sequence[Refusal], labels: Labels, restore: bool) -> None:
+    """Of the paths that were refused before anything was read: files only, since a folder becomes no document."""
+    reasons = {
+        document_id(refusal.path): refusal
+        for refusal in refused
+        if os.path.isfile(refusal.path) and refusal.path.name != IGNORE_FILE
+    }
+    deleted = set() if restore else _deleted(base, list(reasons))
+    sources = [
+        Source(refusal.path, refusal.path.name, doc_id, fingerprint="", bytes=0)
+        for doc_id, refusal in reasons.items()
+        if doc_id not in deleted
+    ]
+    for one in _changed(base, sources, labels):
+        _remember(base, one, reasons[one.source.id].reason)
+
+
 # ── one uploaded file ────────────────────────────────────────────────────────────────────────────
 
 
@@ -235,7 +275,8 @@ async def add_file(
     wait: bool = True,
     on_accepted: Accept = nothing,
 ) -> Accepted:
-    """Adds the file at ``path``, which users know by its ``name``. Raises Refused, MissingExtra or BadInput.
+    """Adds the file at ``path``, which users know by its ``name``. Raises Refused, MissingExtra or BadInput; one that
+    was received, but cannot be read, is listed as failed.
 
     ``source`` says where it came from, ``relative_path`` where it is in the folder that it was sent with. Without a
     ``doc_id`` the same name of the same owner is the same document. With ``keep_labels`` what was given with it earlier
@@ -255,7 +296,12 @@ async def add_file(
         # Parsers go by the name: its extension says what to try, its stem what an unnamed table is called.
         link = Path(folder) / _file_name(name)
         link.symlink_to(file.path)
-        document, _ = await _read_file(base, replace(file, path=link, relative_path=relative_path), labels)
+        linked = replace(file, path=link, relative_path=relative_path)
+        try:
+            document, _ = await _read_file(base, linked, labels)
+        except UNREAD as error:
+            await asyncio.to_thread(_remember, base, _Changed(linked, labels, mark), str(error), source or name)
+            raise
     submission = Submission(replace(document, source=source or name), mark)
     if wait:
         (accepted,) = await add_submissions(base, in_batches(stream([submission])), on_accepted=on_accepted)

@@ -6,6 +6,7 @@ The life of one generation:
                   ▲               │ fails
                   └── retrying ◄──┴──► quarantined
 
+A file that cannot be read has no text to accept: it is ``failed``, with its reason, until it can (`note_unreadable`).
 `accept` and `complete` may be one transaction (a document that comes prepared). Every step checks the generation it
 was given against the document's: work that was overtaken by a newer version or a delete changes nothing.
 """
@@ -21,7 +22,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, func, select, upda
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.ingest_types import Labels
-from qianxun.core.types import Accepted, Document, Outcome, Prepared, Submission
+from qianxun.core.types import Accepted, Document, DocumentStatus, Outcome, Prepared, Submission
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records import checksums, pairs, rows
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
@@ -348,8 +349,9 @@ def fail(
     retry_at: datetime | None,
     *,
     outage: bool = False,
+    final: DocumentStatus = "quarantined",
 ) -> None:
-    """Notes a failed attempt; without a time to try again the document is quarantined.
+    """Notes a failed attempt; without a time to try again that was the ``final`` one.
 
     An ``outage`` is not the document's fault: it does not count towards its quarantine.
     """
@@ -358,13 +360,34 @@ def fail(
         update(DocumentRow)
         .where(DocumentRow.key == document_key, DocumentRow.generation == generation, DocumentRow.status != "deleted")
         .values(
-            status="retrying" if retry_at else "quarantined",
+            status="retrying" if retry_at else final,
             retry_at=retry_at,
             reason=storable(reason),  # an error may quote anything
             updated_at=datetime.now(UTC),
             **counted,
         )
     )
+
+
+def note_unreadable(tx: Connection, knowledge_base: int, submission: Submission, reason: str) -> None:
+    """Remembers a file that could not be read, as a version without text; the index has nothing to do for it.
+
+    The version that serves goes on serving. One on its way into the index is not overtaken: it would be lost.
+    """
+    doc_id = submission.document.id
+    known = heads(tx, knowledge_base, [doc_id])
+    head = known.get(doc_id)
+    is_same = head is not None and head.fingerprint == submission.fingerprint
+    if head is not None and (head.status in ("pending", "retrying") or (head.status == "indexed" and is_same)):
+        return
+    if head is not None and is_same:
+        key, generation = head.key, head.generation
+    else:
+        work = _decide(tx, [submission], known, retry=False)
+        _write_documents(tx, knowledge_base, work)
+        _write_versions(tx, knowledge_base, work)
+        key, generation = work[0].key, work[0].generation
+    fail(tx, key, generation, reason, None, final="failed")
 
 
 def failures(tx: Connection, document_key: int, *, outages: bool = False) -> int:

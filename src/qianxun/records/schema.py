@@ -126,7 +126,7 @@ class DocumentRow(Base):
     doc_id: ColumnElement[str] = column(DocId)
     generation: ColumnElement[int] = column(BigKey)  # the latest accepted
     served: ColumnElement[int] = column(BigKey)  # the generation whose chunks are stored; 0: none yet
-    status: ColumnElement[str] = column(String(16))  # pending | indexed | retrying | quarantined | deleted
+    status: ColumnElement[str] = column(String(16))  # a `DocumentStatus`
     attempts: ColumnElement[int] = column(Integer)  # that failed, for a reason of its own
     outages: ColumnElement[int] = column(Integer)  # attempts that failed because the model could not be reached
     retry_at: ColumnElement[datetime | None] = column(Moment, nullable=True)

@@ -374,6 +374,7 @@ def why_not_recorded(name: str, status: str, reason: str = "", served: int = 0) 
         "pending": f"文档“{name}”还在等待入库",
         "retrying": f"文档“{name}”入库失败，稍后重试",
         "quarantined": f"文档“{name}”入库失败，已隔离",
+        "failed": f"文档“{name}”的文件读不了",
     }.get(status, f"文档“{name}”没有片段")
     return f"{words}：{reason}" if reason else words
 
@@ -387,6 +388,7 @@ def hint_for(step: str, status: str, changes: Mapping[str, Any] | None = None) -
             "pending": "稍候再试；命令行每次打开数据目录都会继续入库",
             "retrying": "按原因处理后等待重试，或再加一次：qianxun add",
             "quarantined": "按原因处理后再加一次：qianxun add",
+            "failed": "改好文件后再加一次：qianxun add",
         }.get(status, "用 qianxun kb show 查看这个文档")
     if step == "index":
         return "运行 qianxun verify 核对，qianxun rebuild 重建索引"

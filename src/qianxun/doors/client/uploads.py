@@ -246,7 +246,7 @@ def _taken(report: Report, source: Source, accepted: Accepted, state: DocumentSt
     report = replace(report, added=report.added + is_written, updated=updated, unchanged=unchanged)
     if state is None or state.status == "deleted":
         return report
-    if state.status == "quarantined":
+    if state.status in ("quarantined", "failed"):
         warning = f"{source.name}：{state.reason}"
         watch(Step("warned", reason=warning))
         return replace(report, warnings=(*report.warnings, warning))

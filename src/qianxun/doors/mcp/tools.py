@@ -15,7 +15,7 @@ from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.layered_types import LayeredResult
 from qianxun.core.options import SearchOptions, choices_of
-from qianxun.core.types import Chunk, Degraded, DocumentState, KnowledgeBase
+from qianxun.core.types import STORED_STATUSES, Chunk, Degraded, DocumentState, KnowledgeBase
 from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.ids import SHOWN, document_id, read_id
 from qianxun.doors.mcp.texts import excerpt, joined, surroundings
@@ -34,7 +34,6 @@ NO_BASES: Final = Degraded(
     "这个租户还没有知识库　先建一个：qianxun kb create NAME，再用 qianxun add 放入文件；"
     "别的租户的看不到，管理员可用 qianxun kb move 移交",
 )
-STORED: Final = ("pending", "indexed", "retrying", "quarantined")  # states of documents that are not deleted
 
 # ── search ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -272,7 +271,7 @@ async def list_knowledge_bases(collection: Collection) -> Json:
     for base in bases[:LISTED]:
         with suppress(NotFound):  # removed in the meantime
             counts = await collection.library.statistics(base.id)
-            documents = sum(counts.get(status, 0) for status in STORED)
+            documents = sum(counts.get(status, 0) for status in STORED_STATUSES)
             about = {"id": base.id, "name": base.name, "kind": base.kind}
             listed.append({**about, "documents": documents, "chunks": counts.get("chunks", 0)})
     return {"knowledge_bases": listed, "total": len(listed) + len(bases[LISTED:])}

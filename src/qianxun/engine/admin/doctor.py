@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.core.errors import IndexUnusable, QianxunError
-from qianxun.core.types import KnowledgeBase
+from qianxun.core.types import STORED_STATUSES, KnowledgeBase
 from qianxun.engine.admin.database import disk_problem, has_records
 from qianxun.engine.folder_lock import DATABASE, is_exposed, owner_of
 from qianxun.engine.settings import Settings
@@ -127,7 +127,7 @@ def _base(tx: Connection, base: KnowledgeBase, settings: Settings) -> BaseHealth
     return BaseHealth(
         name=base.name,
         embedding_model=base.embedding_model,
-        documents=sum(counts.get(state, 0) for state in ("indexed", "pending", "retrying", "quarantined")),
+        documents=sum(counts.get(state, 0) for state in STORED_STATUSES),
         quarantined=counts.get("quarantined", 0),
         chunks=counts["chunks"],
         waiting=outbox.depth(tx, base.id),

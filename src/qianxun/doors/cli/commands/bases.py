@@ -37,7 +37,11 @@ app = typer.Typer(help="知识库 · knowledge bases", no_args_is_help=True)
 
 PAGE = 500
 LEARN_SECONDS = 1800.0
-STATES = {"indexed": "green", "pending": "yellow", "retrying": "yellow", "quarantined": "red", "deleted": "dim"}
+STATES = {
+    "indexed": "green", "pending": "yellow", "retrying": "yellow", "quarantined": "red", "failed": "red",
+    "deleted": "dim",
+}  # fmt: skip
+REASON_SHOWN = 300  # characters
 CHUNKING = ("chunk_size", "chunk_overlap", "by_meaning")
 _ASSIGNMENT = re.compile(r"\s*([\w.]+?)\s*(\+=|-=|=)(.*)", re.S)
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="知识库的名称 · its name")]
@@ -236,6 +240,12 @@ def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) 
     console.print(tr("配置：", "Configuration: ") + "  ".join(lines), markup=False, highlight=False, style="dim")
     if documents:
         console.print(_listing(documents))
+    if failed := about["states"].get("failed", 0):
+        start = session.start
+        hint(
+            f"{failed} 个文件读不了，原因见表末：改好后再 {start} add；不要的，{start} delete 编号 --kb {quoted(name)}",
+            f"{failed} files could not be read, see the end of the table: mend them and {start} add them again",
+        )
 
 
 async def _contents(library: Library, start: str, name: str) -> tuple[dict[str, Any], list[DocumentState]]:
@@ -243,8 +253,13 @@ async def _contents(library: Library, start: str, name: str) -> tuple[dict[str, 
     found: list[DocumentState] = []
     while page := await library.documents(base.id, limit=PAGE, after=found[-1].doc_id if found else ""):
         found += page
-    documents = sorted((one for one in found if one.status != "deleted"), key=lambda one: (one.name, one.doc_id))
+    documents = sorted((one for one in found if one.status != "deleted"), key=_place)
     return described(base, await library.statistics(base.id)), documents
+
+
+def _place(one: DocumentState) -> tuple[bool, str, str]:
+    """By name; files that could not be read come last, next to what is said about them."""
+    return one.status == "failed", one.name, one.doc_id
 
 
 def _listing(documents: Sequence[DocumentState]) -> Table:
@@ -254,7 +269,9 @@ def _listing(documents: Sequence[DocumentState]) -> Table:
     table.add_column(tr("块", "chunks"), justify="right")
     table.add_column(tr("更新于", "updated"), style="dim")
     for one in documents:
-        reason = f"\n{escape(one.reason)}" if one.reason and one.status != "indexed" else ""
+        reason = f"\n{escape(one.reason[:REASON_SHOWN])}" if one.reason and one.status != "indexed" else ""
+        if one.status == "failed" and one.served:
+            reason += tr("\n前一版仍检索得到", "\nan earlier version is still found")
         state = f"[{STATES[one.status]}]{label('states', one.status)}[/]{reason}"
         table.add_row(
             escape(one.name or one.doc_id), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at)

@@ -186,6 +186,8 @@ async def _examine_service(session: Session, client: Client) -> dict[str, Any]:
 
 
 async def _service_bases(client: Client, start: str) -> list[dict[str, Any]]:
+    from qianxun.core.types import STORED_STATUSES
+
     found = []
     for base in await client.knowledge_bases():
         counts = await client.statistics(base.id)
@@ -195,7 +197,7 @@ async def _service_bases(client: Client, start: str) -> list[dict[str, Any]]:
                 "name": base.name,
                 "embedding_model": base.embedding_model,
                 "chunks": counts["chunks"],
-                "documents": sum(counts.get(state, 0) for state in ("indexed", "pending", "retrying", "quarantined")),
+                "documents": sum(counts.get(state, 0) for state in STORED_STATUSES),
                 "quarantined": quarantined,
                 "trouble": _quarantined(quarantined, f"{start} kb show {quoted(base.name)}"),
             }

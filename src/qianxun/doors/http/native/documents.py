@@ -29,7 +29,16 @@ from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra, NotFound, UnsupportedFile
 from qianxun.core.ingest_types import Labels
 from qianxun.core.limits import DOC_ID_LIMIT, MAX_ID, MIB, SOURCE_LIMIT
-from qianxun.core.types import Accepted, Chunk, ContentFormat, Document, DocumentState, MetadataValue, QAPair
+from qianxun.core.types import (
+    STORED_STATUSES,
+    Accepted,
+    Chunk,
+    ContentFormat,
+    Document,
+    DocumentState,
+    MetadataValue,
+    QAPair,
+)
 from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of, write_slot
 from qianxun.doors.http.field_errors import InvalidField
 from qianxun.doors.http.native.bases import Deleted
@@ -245,7 +254,7 @@ async def list_documents(
     page = await engine.documents(knowledge_base_id, limit=limit + 1, after=after)
     return success(
         {
-            "total": sum(counts.get(status, 0) for status in ("pending", "indexed", "retrying", "quarantined")),
+            "total": sum(counts.get(status, 0) for status in STORED_STATUSES),
             "documents": [_info(state, request) for state in page[:limit]],
             "next": page[limit - 1].doc_id if len(page) > limit else None,
         }

@@ -31,7 +31,7 @@ STORE_PAGE: Final = 100
 FILE_PAGE: Final = 1000
 ID_LENGTH: Final = DOC_ID_LIMIT + 20  # with that of its base
 TEXT: Final[dict[str, Any]] = {"description": "正文", "content": {"text/plain": {"schema": {"type": "string"}}}}
-STATUSES: Final = {"indexed": "processed", "quarantined": "error"}  # the others are on their way
+STATUSES: Final = {"indexed": "processed", "quarantined": "error", "failed": "error"}  # the others are on their way
 
 router = APIRouter(tags=[TAG])
 
@@ -99,7 +99,7 @@ async def _store(engine: Engine, base: KnowledgeBase) -> dict[str, Any]:
     files = {
         "in_progress": counts.get("pending", 0) + counts.get("retrying", 0),
         "completed": counts.get("indexed", 0),
-        "failed": counts.get("quarantined", 0),
+        "failed": counts.get("quarantined", 0) + counts.get("failed", 0),
         "cancelled": 0,
     }
     return {
