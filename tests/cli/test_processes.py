@@ -62,8 +62,8 @@ def test_after_ctrl_c_the_same_command_goes_on(run: Run, tmp_path: Path, monkeyp
         assert "继续" in stopped.stderr
         assert "add 很多 --kb 库" in stopped.stderr
         assert "Traceback" not in stopped.stderr
-        assert run("verify", "--json").json["clean"] is True
         service.answers[:] = [well]
+        assert run("verify", "--json").json["clean"] is True
         told = run("add", "很多", "--kb", "库", "--json")
     assert told.code == 0
     assert told.json["added"] + told.json["unchanged"] == FILES

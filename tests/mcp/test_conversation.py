@@ -57,7 +57,7 @@ async def conversed(*lines: str) -> Told:
     held: Any = library
 
     @asynccontextmanager
-    async def opened(_request: object) -> AsyncIterator[Collection]:
+    async def opened(_request: object, _is_answer: bool) -> AsyncIterator[Collection]:
         yield Collection(held)
 
     async def said() -> AsyncIterator[str]:

@@ -14,13 +14,17 @@ from qianxun.records.database.disk_errors import is_disk_full, trouble
 from qianxun.records.database.open import sqlite_url
 
 
+def _run(records: Records, *statements: str) -> None:
+    with records.writing() as tx:
+        for statement in statements:
+            tx.exec_driver_sql(statement)
+
+
 def _failure(path: Path, statement: str, pragma: str) -> DBAPIError:
     records = Records.open(sqlite_url(path))
     try:
-        with records.writing() as tx:
-            tx.exec_driver_sql(pragma)
-            with pytest.raises(DBAPIError) as failure:
-                tx.exec_driver_sql(statement)
+        with pytest.raises(DBAPIError) as failure:
+            _run(records, pragma, statement)
         return failure.value
     finally:
         records.close()

@@ -64,14 +64,14 @@ def texts(tx: Connection, doc_id: str = "d") -> list[str]:
 
 def test_knowledge_bases_are_numbered_from_1001_and_names_are_taken_once(records: Records) -> None:
     with records.writing() as tx:
-        assert bases.by_name(tx, "医保", tenant=LOCAL_TENANT).id == 1001
+        assert bases.find(tx, "医保", tenant=LOCAL_TENANT).id == 1001
         assert bases.create(tx, "小说", tenant=LOCAL_TENANT).id == 1002
         with pytest.raises(AlreadyThere):
             bases.create(tx, " 医保 ", tenant=LOCAL_TENANT)
         with pytest.raises(BadInput):
             bases.create(tx, "　", tenant=LOCAL_TENANT)
-        with pytest.raises(NotFound, match="qianxun kb create"):
-            bases.by_name(tx, "没有", tenant=LOCAL_TENANT)
+        with pytest.raises(NotFound, match="qianxun kb list"):
+            bases.find(tx, "没有", tenant=LOCAL_TENANT)
 
 
 def test_counters_never_give_a_number_twice_even_after_deletes(records: Records) -> None:

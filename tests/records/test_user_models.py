@@ -352,7 +352,7 @@ def test_a_key_is_in_no_file_of_the_database_and_in_none_of_its_errors(records: 
     key = SealedKey(sealing.seal(CANARY, ("user_models", "甲", str(number))), masked(CANARY))
     with records.writing() as tx:
         user_models.add(tx, "甲", "7", number, new(), key)
-    with records.writing() as tx, pytest.raises(DBAPIError) as twice:
+    with pytest.raises(DBAPIError) as twice, records.writing() as tx:
         user_models.add(tx, "甲", "7", number, new(config_name="机密的名字"), key)
     assert "机密的名字" not in str(twice.value)
     with records.writing() as tx:

@@ -169,6 +169,9 @@ class Unstated(datetime):
     def here(cls) -> Self:
         return cls.now()
 
+    def __repr__(self) -> str:
+        return "Unstated()"
+
 
 def _in_either_order(made: type[Made]) -> type[Made]:
     """``(id, content)``, or everything in `FIELD_ORDER`: what could be meant either way is refused, never guessed."""

@@ -44,7 +44,7 @@ GROUPS: Final[Mapping[str, str]] = {
 OWN_NAMES: Final[Mapping[str, frozenset[str]]] = {
     "index": frozenset({"embedded", "postgres"}),
     "arm": frozenset({"vector", "keyword", "qa"}),
-    "parser": frozenset({"txt", "markdown", "html", "csv", "json", "pdf", "docx", "pptx", "xlsx", "image"}),
+    "parser": frozenset({"txt", "markdown", "html", "csv", "json", "mail", "pdf", "docx", "pptx", "xlsx", "image"}),
     "embedding": frozenset({"none", "bge-small-zh-v1.5", "bge-large-zh-v1.5", "bge-m3", "m3e-base"}),
     "reranker": frozenset({"maxsim", "default", "bge-reranker-large", "bge-reranker-base", "bge-reranker-v2-m3"}),
     "chat": frozenset({"default"}),
@@ -52,7 +52,7 @@ OWN_NAMES: Final[Mapping[str, frozenset[str]]] = {
 OWN_FORMATS: Final = frozenset({
     ".txt", ".text", ".log", ".md", ".markdown", ".mdx", ".html", ".htm", ".xhtml", ".csv", ".tsv", ".json", ".jsonl",
     ".ndjson", ".pdf", ".docx", ".docm", ".pptx", ".pptm", ".xlsx", ".xlsm", ".png", ".jpg", ".jpeg", ".bmp", ".webp",
-    ".gif",
+    ".gif", ".eml",
 })  # fmt: skip
 MODEL_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "index": ("open", "build", "switch", "drop"),

@@ -152,7 +152,10 @@ def _changed(base: OpenBase, sources: Sequence[Source], labels: Labels) -> list[
 
 
 def _is_stored(one: _Changed, head: documents.Head | None) -> bool:
-    return head is not None and head.fingerprint == one.fingerprint and head.status in ON_RECORD
+    """One that waits for its retry is read again: who adds it once more expects it to be tried now."""
+    if head is None or head.fingerprint != one.fingerprint:
+        return False
+    return head.status in ON_RECORD and head.status != "retrying"
 
 
 def merged_labels(earlier: Labels, labels: Labels) -> Labels:
