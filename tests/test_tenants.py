@@ -523,7 +523,7 @@ def test_the_same_name_of_the_same_user_is_the_same_document(tmp_path: Path) -> 
         ("../..", b"text", BadInput),
     ],
 )
-def test_a_file_that_cannot_be_taken_is_refused_by_name_and_leaves_nothing(
+def test_a_file_that_cannot_be_taken_is_refused_by_name_and_leaves_its_reason_alone(
     tmp_path: Path, name: str, content: bytes, error: type[QianxunError]
 ) -> None:
     async def story() -> None:
@@ -534,7 +534,8 @@ def test_a_file_that_cannot_be_taken_is_refused_by_name_and_leaves_nothing(
             kb = (await engine.create_knowledge_base("医保", model="none")).id
             with pytest.raises(error, match="没有名称" if error is BadInput else name):
                 await engine.add_file(kb, stored, name=name)
-            assert await engine.documents(kb) == []
+            states = [(one.name, one.status, one.served, one.chunks) for one in await engine.documents(kb)]
+            assert states == ([] if error is BadInput else [(name, "failed", 0, 0)])
             assert await engine.admin.queue_depth() == 0
 
     asyncio.run(story())
