@@ -95,16 +95,20 @@ async def add_files(
     await keep_up(base)  # what an earlier, interrupted run left pending
     for refusal in unreadable:
         _note_refusal(watch, refusal)
+    report = _counted(accepted, unchanged=len(sources) - len(changed))
+    excluded = sum(isinstance(item, Excluded) for item in found)
+    refusals = (*refused, *unreadable)
+    return replace(report, refused=refusals, warnings=tuple(warnings), excluded=excluded, deleted=deleted_paths)
+
+
+def _counted(accepted: Sequence[Accepted], unchanged: int) -> Report:
+    """What became of the files that were read, beside those that were ``unchanged``."""
     written = [one for one in accepted if one.outcome in ("created", "updated")]
     return Report(
         added=len(written),
-        unchanged=len(sources) - len(changed) + len(accepted) - len(written),
-        refused=(*refused, *unreadable),
+        unchanged=unchanged + len(accepted) - len(written),
         chunks=sum(len(one.chunk_keys) for one in written),
-        warnings=tuple(warnings),
         updated=sum(one.outcome == "updated" for one in written),
-        excluded=sum(isinstance(item, Excluded) for item in found),
-        deleted=deleted_paths,
     )
 
 

@@ -22,6 +22,7 @@ from qianxun.doors.cli.session import (
     BaseOption,
     JsonFlag,
     Library,
+    Session,
     called,
     find_base,
     quoted,
@@ -69,31 +70,15 @@ def add(
     as_json: JsonFlag = False,
 ) -> int:
     """放入文件与目录；没有变化的文件会跳过 · take in files and folders; unchanged ones are passed over"""
-    if yes and not sync:
-        raise BadInput(
-            tr("--yes 要与 --sync 一起用", "--yes goes with --sync"),
-            hint=tr("要移除已删除的文件的文档，加上 --sync", "Add --sync to drop documents whose files are gone"),
-        )
-    if restore and not sync:
-        raise BadInput(
-            tr("--restore 要与 --sync 一起用", "--restore goes with --sync"),
-            hint=tr("不带 --sync 的 add 本来就放回删除过的文档", "Without --sync, add takes them back anyway"),
-        )
+    if not sync:
+        _check_without_sync(yes, restore)
     from qianxun.core.ingest_types import Labels
 
     labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
     started = time.perf_counter()
-    with bars(quiet=as_json) as shown:
-        progress = AddProgress(shown)
-        session = session_of(context)
-        request = Request(session.start, kb, tuple(paths), labels, tuple(exclude or ()), sync, yes, restore)
-        try:
-            report, dropped = with_library(session, lambda library: _add(library, request, progress))
-        except KeyboardInterrupt:
-            shown.stop()
-            raise Stopped(_interrupted(progress)) from None
-        except ServiceUnavailable as error:
-            raise ServiceUnavailable(error.message, hint=error.hint + _so_far(progress)) from error
+    session = session_of(context)
+    request = Request(session.start, kb, tuple(paths), labels, tuple(exclude or ()), sync, yes, restore)
+    report, dropped = _add_with_progress(session, request, quiet=as_json)
     seconds = time.perf_counter() - started
     if as_json:
         print_json(described(report, seconds) | (_dropped_json(report, dropped) if dropped else {}))
@@ -115,6 +100,31 @@ class Request:
     sync: bool
     sure: bool
     restore: bool
+
+
+def _check_without_sync(yes: bool, restore: bool) -> None:
+    if yes:
+        raise BadInput(
+            tr("--yes 要与 --sync 一起用", "--yes goes with --sync"),
+            hint=tr("要移除已删除的文件的文档，加上 --sync", "Add --sync to drop documents whose files are gone"),
+        )
+    if restore:
+        raise BadInput(
+            tr("--restore 要与 --sync 一起用", "--restore goes with --sync"),
+            hint=tr("不带 --sync 的 add 本来就放回删除过的文档", "Without --sync, add takes them back anyway"),
+        )
+
+
+def _add_with_progress(session: Session, request: Request, *, quiet: bool) -> tuple[Report, Dropped | None]:
+    with bars(quiet=quiet) as shown:
+        progress = AddProgress(shown)
+        try:
+            return with_library(session, lambda library: _add(library, request, progress))
+        except KeyboardInterrupt:
+            shown.stop()
+            raise Stopped(_interrupted(progress)) from None
+        except ServiceUnavailable as error:
+            raise ServiceUnavailable(error.message, hint=error.hint + _so_far(progress)) from error
 
 
 async def _add(library: Library, request: Request, progress: AddProgress) -> tuple[Report, Dropped | None]:
