@@ -1,4 +1,4 @@
-"""The composition root: settings to an engine. The only place where parts are wired."""
+"""The facade: what can be done with knowledge bases, documents, searches and questions. `wiring` makes an engine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed
-from qianxun.core.errors import BadInput, RecallFailed
-from qianxun.core.foreign import model_of_any_kind
+from qianxun.core.errors import RecallFailed
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
-from qianxun.core.limits import MIB
-from qianxun.core.log_types import IndexTime, Recalled
+from qianxun.core.log_types import Recalled
 from qianxun.core.model_types import is_ref
 from qianxun.core.options import (
     AskChoices,
@@ -47,16 +45,14 @@ from qianxun.core.types import (
     KnowledgeBase,
     Recall,
 )
-from qianxun.engine.embedding_models import Embeddings, model_folders
+from qianxun.engine.embedding_models import Embeddings
 from qianxun.engine.facades import Admin, Logs
 from qianxun.engine.folder_lock import owned
-from qianxun.engine.model_catalog import BaseModels, ModelCatalog, open_registry
+from qianxun.engine.model_catalog import BaseModels, ModelCatalog
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
-from qianxun.engine.storage import acknowledged_file, database_url, index_backend, open_cache, reach
-from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.engine.wiring import Hooks, run_background, wire
 from qianxun.ingest.sandbox.pool import ParserPool
-from qianxun.jobs.background import run_indexer
 from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases, chunks, listing
@@ -68,7 +64,7 @@ from qianxun.retrieve.search_log import Journal
 if TYPE_CHECKING:
     from qianxun.answer.state import Answering
     from qianxun.core.explanation import Explained
-    from qianxun.core.ingest_types import EventOutcome, Labels, Report, Watch
+    from qianxun.core.ingest_types import Labels, Report, Watch
     from qianxun.engine.multi_base_search import MultiBaseRecall
     from qianxun.examples.store import ExampleStore
     from qianxun.graph.curate import GraphCurator
@@ -84,15 +80,6 @@ if TYPE_CHECKING:
 # and answers are here all the same: frameworks that make an agent's tool of such a method evaluate its annotations.
 
 Result = TypeVar("Result")
-
-
-@dataclass
-class Hooks:
-    """Callbacks for metrics, spans and tests: one value for all tenants, called in the task of the work itself."""
-
-    recalled: Callable[[Recalled], None] = nothing  # after every search
-    layered: Callable[[LayeredRecall], None] = nothing  # after every layered one
-    indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
 
 
 @dataclass
@@ -138,7 +125,7 @@ class Engine:
         """
         settings = settings or load(arguments={"data": str(data) if data is not None else None})
         with owned(settings.folder):
-            engine = await asyncio.to_thread(_wire, settings, dict(models or {}))
+            engine = await asyncio.to_thread(wire, Engine, settings, dict(models or {}))
             indexer = asyncio.create_task(engine._run_background()) if background else None
             try:
                 yield engine
@@ -686,28 +673,13 @@ class Engine:
         self._work.set()
 
     async def _run_background(self) -> None:
-        from qianxun.graph.build import run_graph_updates
-        from qianxun.jobs.graph_worker import run_graph_models
-        from qianxun.retrieve.terms.learn import keep_learning
+        async def drain(tenant: str, base: int) -> Drained:
+            return await self.of(tenant).drain(base)
 
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(run_indexer(self.records, self._work, lambda tenant, base: self.of(tenant).drain(base)))
-            tasks.create_task(keep_learning(self._bases.every))
-            tasks.create_task(run_graph_updates(self._bases.every))
-            tasks.create_task(run_graph_models(self._bases.every))
-            if (source := self.settings.events).url:
-                from qianxun.jobs.redis_events import EventStream, run_event_stream
+        async def events(tenant: str, base: int) -> RAGIndexEventHandler:
+            return await self.of(tenant).events(base)
 
-                stream = EventStream(source.url, source.stream, source.group)
-                tasks.create_task(run_event_stream(stream, self._handle_event))
-
-    async def _handle_event(self, event: Mapping[str, Any]) -> EventOutcome:
-        """An event from a stream of the operator's. Raises BadInput or NotFound."""
-        base = event.get("knowledge_base_id")
-        if not isinstance(base, int):
-            raise BadInput("事件缺少 knowledge_base_id，或它不是整数", hint="写上知识库的编号")
-        handler = await self.of(str(event.get("tenant") or LOCAL_TENANT)).events(base)
-        return await handler.handle(event)
+        await run_background(self.records, self._work, self._bases.every, drain, self.settings.events, events)
 
     def unusable_bases(self) -> dict[int, str]:
         """Of all tenants: base → why it cannot be opened, or not be searched in full, right now."""
@@ -722,63 +694,3 @@ class Engine:
 
     def _own(self, knowledge_base: int) -> BaseRecords:
         return self._bases.own(knowledge_base, self.tenant)
-
-
-def _wire(settings: Settings, models: Mapping[str, Any]) -> Engine:
-    acknowledged = acknowledged_file(settings)
-    records = Records.open(database_url(settings), reach(settings), alone=True, acknowledged=acknowledged)
-    try:
-        brought = {name: model_of_any_kind(model, name) for name, model in models.items()}
-        return _wired(settings, brought, records)
-    except BaseException:
-        records.close()  # a database on a server would seem to be in use
-        raise
-
-
-def _wired(settings: Settings, models: Mapping[str, Any], records: Records) -> Engine:
-    if settings.graph.lexicon:
-        from qianxun.graph.extract.domain import load_domain
-
-        load_domain(settings.graph.lexicon)  # a file that cannot be read is reported now, not by the first graph
-    parsing = settings.parsing
-    limits = ParseLimits(
-        file_bytes=parsing.file_megabytes * MIB,
-        characters=parsing.characters,
-        seconds=parsing.seconds,
-        ocr=parsing.ocr,
-    )
-    threads, work, hooks = ModelThreads(), asyncio.Event(), Hooks()
-    parsers = ParserPool(parsing.workers, limits)
-    backend = index_backend(settings, records.identity)
-    cache, scores = open_cache(settings)
-    embeddings = Embeddings(settings, models)
-    catalog = ModelCatalog(settings, model_folders(settings), models)
-    registered = open_registry(settings, records, threads)
-    return Engine(
-        settings=settings,
-        records=records,
-        backend=backend,
-        parsers=parsers,
-        embeddings=embeddings,
-        catalog=catalog,
-        registered=registered,
-        cache=cache,
-        lifetimes=Lifetimes(settings.search.cache_seconds, settings.cache.most_seconds),
-        journal=Journal(records, settings.log.keep_days, settings.log.keep_rows),
-        hooks=hooks,
-        model_threads=threads,
-        _bases=OpenBases(
-            records,
-            backend,
-            embeddings,
-            catalog,
-            registered,
-            threads,
-            parsers,
-            scores,
-            lambda done: hooks.indexed(done),
-            work.set,
-            settings.graph.lexicon,
-        ),
-        _work=work,
-    )

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-import qianxun.engine.preload  # noqa: F401
 from qianxun.core.errors import BadInput, Forbidden
 from qianxun.core.system.memory import limit_arenas
 from qianxun.doors.http.app import create_app
@@ -31,6 +30,7 @@ from qianxun.doors.http.native.health import indexes_to_open, open_indexes
 from qianxun.engine.engine import Engine
 from qianxun.engine.operations import has_valid_key
 from qianxun.engine.settings import Settings, has_span_endpoint
+from qianxun.engine.wiring import preload
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -57,6 +57,7 @@ async def serve(settings: Settings, on_start: Callable[[str], object] = lambda u
     Raises BadInput if the address cannot be bound, Forbidden if it is not this machine's own and there is no key,
     FolderInUse if another process has the data folder.
     """
+    preload()
     raise_descriptor_limit()
     limit_arenas()
     with bound(settings.service.host, settings.service.port) as listener:

@@ -1,0 +1,154 @@
+"""The composition root: settings to an engine, and what runs in its background. Parts are wired here alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from qianxun.bases.base import OpenBase
+from qianxun.core.errors import BadInput
+from qianxun.core.foreign import model_of_any_kind
+from qianxun.core.ingest_types import EventOutcome
+from qianxun.core.layered_types import LayeredRecall
+from qianxun.core.limits import MIB
+from qianxun.core.log_types import IndexTime, Recalled
+from qianxun.core.ports import nothing
+from qianxun.core.types import LOCAL_TENANT
+from qianxun.engine.embedding_models import Embeddings, model_folders
+from qianxun.engine.model_catalog import ModelCatalog, open_registry
+from qianxun.engine.open_bases import OpenBases
+from qianxun.engine.settings import EventSettings, Settings
+from qianxun.engine.storage import acknowledged_file, database_url, index_backend, open_cache, reach
+from qianxun.ingest.sandbox.limits import ParseLimits
+from qianxun.ingest.sandbox.pool import ParserPool
+from qianxun.jobs.background import Work, run_indexer
+from qianxun.models.threads import ModelThreads
+from qianxun.records import Records
+from qianxun.retrieve.recall_cache import Lifetimes
+from qianxun.retrieve.search_log import Journal
+
+if TYPE_CHECKING:
+    from qianxun.indexing.events import RAGIndexEventHandler
+
+Made = TypeVar("Made")
+PRELOADED: Final = (
+    "answer.question_log", "answer.run", "graph.curate", "graph.modes", "indexing.add", "indexing.events",
+    "indexing.files", "indexing.knowledge_base", "retrieve.explain", "retrieve.layered.tables",
+    "retrieve.layered.texts",
+)  # fmt: skip
+
+
+@dataclass
+class Hooks:
+    """Callbacks for metrics, spans and tests: one value for all tenants, called in the task of the work itself."""
+
+    recalled: Callable[[Recalled], None] = nothing  # after every search
+    layered: Callable[[LayeredRecall], None] = nothing  # after every layered one
+    indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
+
+
+def wire(make: Callable[..., Made], settings: Settings, models: Mapping[str, Any]) -> Made:
+    """An engine: ``make`` is given its parts by name."""
+    acknowledged = acknowledged_file(settings)
+    records = Records.open(database_url(settings), reach(settings), alone=True, acknowledged=acknowledged)
+    try:
+        brought = {name: model_of_any_kind(model, name) for name, model in models.items()}
+        return make(**_parts(settings, brought, records))
+    except BaseException:
+        records.close()  # a database on a server would seem to be in use
+        raise
+
+
+def _parts(settings: Settings, models: Mapping[str, Any], records: Records) -> dict[str, Any]:
+    if settings.graph.lexicon:
+        from qianxun.graph.extract.domain import load_domain
+
+        load_domain(settings.graph.lexicon)  # a file that cannot be read is reported now, not by the first graph
+    parsing = settings.parsing
+    limits = ParseLimits(
+        file_bytes=parsing.file_megabytes * MIB,
+        characters=parsing.characters,
+        seconds=parsing.seconds,
+        ocr=parsing.ocr,
+    )
+    threads, work, hooks = ModelThreads(), asyncio.Event(), Hooks()
+    parsers = ParserPool(parsing.workers, limits)
+    backend = index_backend(settings, records.identity)
+    cache, scores = open_cache(settings)
+    embeddings = Embeddings(settings, models)
+    catalog = ModelCatalog(settings, model_folders(settings), models)
+    registered = open_registry(settings, records, threads)
+    return {
+        "settings": settings,
+        "records": records,
+        "backend": backend,
+        "parsers": parsers,
+        "embeddings": embeddings,
+        "catalog": catalog,
+        "registered": registered,
+        "cache": cache,
+        "lifetimes": Lifetimes(settings.search.cache_seconds, settings.cache.most_seconds),
+        "journal": Journal(records, settings.log.keep_days, settings.log.keep_rows),
+        "hooks": hooks,
+        "model_threads": threads,
+        "_bases": OpenBases(
+            records,
+            backend,
+            embeddings,
+            catalog,
+            registered,
+            threads,
+            parsers,
+            scores,
+            lambda done: hooks.indexed(done),
+            work.set,
+            settings.graph.lexicon,
+        ),
+        "_work": work,
+    }
+
+
+# ── what runs in the background ──────────────────────────────────────────────────────────────────
+
+
+async def run_background(
+    records: Records,
+    work: asyncio.Event,
+    open_bases: Callable[[], Sequence[OpenBase]],
+    drain: Work,
+    source: EventSettings,
+    events: Callable[[str, int], Awaitable[RAGIndexEventHandler]],
+) -> None:
+    """Indexes, retries, learns words, builds graphs and takes events from a stream, until it is cancelled."""
+    from qianxun.graph.build import run_graph_updates
+    from qianxun.jobs.graph_worker import run_graph_models
+    from qianxun.retrieve.terms.learn import keep_learning
+
+    async def handle(event: Mapping[str, Any]) -> EventOutcome:
+        base = event.get("knowledge_base_id")
+        if not isinstance(base, int):
+            raise BadInput("事件缺少 knowledge_base_id，或它不是整数", hint="写上知识库的编号")
+        return await (await events(str(event.get("tenant") or LOCAL_TENANT), base)).handle(event)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(run_indexer(records, work, drain))
+        tasks.create_task(keep_learning(open_bases))
+        tasks.create_task(run_graph_updates(open_bases))
+        tasks.create_task(run_graph_models(open_bases))
+        if source.url:
+            from qianxun.jobs.redis_events import EventStream, run_event_stream
+
+            stream = EventStream(source.url, source.stream, source.group)
+            tasks.create_task(run_event_stream(stream, handle))
+
+
+def preload() -> None:
+    """Imports what the methods of `Engine` import on first use.
+
+    For a service: the first question of a kind would else hold up all others while the code for it is loaded.
+    """
+    for name in PRELOADED:
+        import_module(f"qianxun.{name}")
