@@ -47,6 +47,7 @@ def test_ingest_is_measured_against_its_bare_parts() -> None:
     assert told["ratio_wall"] > 0
 
 
+@pytest.mark.long
 @needs_data
 @needs_model
 def test_the_pipeline_is_measured_beside_the_bare_calls_on_the_same_questions(kept: Path) -> None:

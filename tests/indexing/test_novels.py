@@ -11,6 +11,7 @@ from tests.indexing.novels import NOVELS, indexed
 from tests.shared import needs_data
 
 
+@pytest.mark.long
 @needs_data
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 def test_long_novels_index_within_half_a_gigabyte(tmp_path: Path) -> None:

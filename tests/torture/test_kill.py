@@ -25,7 +25,7 @@ def test_a_kill_during_rebuild_leaves_the_old_index_or_the_new_one(tmp_path: Pat
     assert tally.acknowledged > 2
 
 
-@pytest.mark.parametrize("fault", ["torn", "early"])
+@pytest.mark.parametrize("fault", ["torn", pytest.param("early", marks=pytest.mark.long)])
 def test_the_checker_catches_a_writer_that_breaks_its_promise(tmp_path: Path, fault: Fault) -> None:
     """Separate transactions for a document, its chunks and its outbox row; an acknowledgement before the commit."""
     with pytest.raises(Violation):
