@@ -42,7 +42,7 @@ AHEAD = 8  # files that are parsed, or wait for a parser, while the one before t
 NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file system takes as much
 
 UNREAD = (Refused, MissingExtra, BadInput)  # why a file is not taken in
-ON_RECORD = ("pending", "indexed", "retrying")  # an unchanged file of any other state is read again
+ON_RECORD = ("pending", "indexed")  # an unchanged file of any other state (failed, waiting for a retry) is read again
 
 Parsed: TypeAlias = tuple[Submission | Refusal, tuple[str, ...]]  # and the parser's warnings
 
@@ -156,10 +156,7 @@ def _changed(base: OpenBase, sources: Sequence[Source], labels: Labels) -> list[
 
 
 def _is_stored(one: _Changed, head: documents.Head | None) -> bool:
-    """One that waits for its retry is read again: who adds it once more expects it to be tried now."""
-    if head is None or head.fingerprint != one.fingerprint:
-        return False
-    return head.status in ON_RECORD and head.status != "retrying"
+    return head is not None and head.fingerprint == one.fingerprint and head.status in ON_RECORD
 
 
 def merged_labels(earlier: Labels, labels: Labels) -> Labels:
