@@ -58,6 +58,7 @@ DRIVERS = {
     "fastapi": {"doors/http"},
     "starlette": {"doors/http"},
     "uvicorn": {"doors/http"},
+    "jinja2": {"doors/http/console"},
     "prometheus_client": {"doors/http/middleware/metrics.py"},
     "opentelemetry": {"doors/http/middleware/spans.py"},
     "cryptography": {"records/sealing.py"},

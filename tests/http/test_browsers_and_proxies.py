@@ -90,8 +90,6 @@ def test_the_root_says_what_this_is_and_where_to_go(tmp_path: Path) -> None:
             assert told["name"] == "qianxun"
             assert {told["docs"], told["healthz"]} == {"/docs", "/healthz"}
             page = await asked.http.get("/", headers={"accept": "text/html,*/*;q=0.8"})
-            assert page.headers["content-type"].startswith("text/html")
-            assert 'href="./docs"' in page.text
-            assert "default-src 'none'" in page.headers["content-security-policy"]
+            assert (page.status_code, page.headers["location"]) == (303, "console/bench")
 
     asyncio.run(story())

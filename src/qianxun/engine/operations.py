@@ -21,6 +21,8 @@ from qianxun.records.database.disk_errors import is_disk_full
 
 log = logging.getLogger(__name__)
 
+KeyHolder = keys.KeyHolder
+
 T = TypeVar("T")
 
 
@@ -41,6 +43,10 @@ class KeyLookup:
     async def holder(self, key: str) -> keys.KeyHolder | None:
         """The tenant and scope of a key; None if it is unknown or revoked. Raises RecordsUnavailable."""
         return await self.read(lambda tx: keys.find(tx, key))
+
+    async def live(self, key_id: int) -> keys.KeyHolder | None:
+        """The same of a key that is known by its id. Raises RecordsUnavailable."""
+        return await self.read(lambda tx: keys.live(tx, key_id))
 
     async def any_ever(self) -> bool:
         """Returns True if a key has ever been created. Raises RecordsUnavailable."""

@@ -74,6 +74,13 @@ def find(tx: Connection, plaintext: str) -> KeyHolder | None:
     return KeyHolder(*found[0]) if found else None
 
 
+def live(tx: Connection, key: int) -> KeyHolder | None:
+    """The holder of the key with this id; None for one that is unknown or revoked."""
+    columns: tuple[Any, ...] = (ApiKeyRow.id, ApiKeyRow.tenant, ApiKeyRow.scope)
+    found = tx.execute(select(*columns).where(ApiKeyRow.id == key, ApiKeyRow.revoked_at.is_(None))).first()
+    return KeyHolder(*found) if found else None
+
+
 @lru_cache
 def _live(dialect: Dialect) -> Compiled:
     """Run by every request."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import json
 import os
 import secrets
@@ -62,6 +63,13 @@ class Sealing:
                 hint=f"恢复原来的 secrets.key 或 {self._file.name}；找不回时，请重新登记这个模型的 api_key",
             )
         return opened
+
+    def token_key(self, purpose: str) -> bytes:
+        """A key to authenticate what this service gives out and gets back, the same in every process that has the same
+        passphrase or file; another one for every purpose. Raises BadSettings."""
+        salt = hashlib.sha256(purpose.encode()).digest()[:_SALT]
+        key = _derived(self._secret, salt) if self._secret else _file_key(self._file, make=True)
+        return hmac.digest(key, purpose.encode(), "sha256")
 
     def _key_of(self, head: bytes) -> bytes:
         if head[1:2] == _FROM_FILE:

@@ -2,8 +2,9 @@
 
 Read `app.create_app` first: it puts middleware, routes and error handlers together. `serve.serve` opens an engine and
 listens. Routes are in `native` (our own, under ``/v1``) and, in the formats of other products, in `openai`, `dify`,
-`rerank` and `mcp`. They share `context` (tenant, slots), `concurrency`, `request_models`, `responses` with
-`error_formats` and `field_errors`, `event_stream` (answers) and `openapi` (documentation); `middleware` surrounds them.
+`rerank` and `mcp`; `console` has pages for people. They share `context` (tenant, slots), `concurrency`,
+`request_models`, `responses` with `error_formats` and `field_errors`, `event_stream` (answers) and `openapi`
+(documentation); `middleware` surrounds them.
 
 The command line imports ``require_drivers`` from here, and `serve` after it. The package itself imports
 `qianxun.core`, `qianxun.engine` and, for its tools, `qianxun.doors.mcp`.
@@ -20,6 +21,7 @@ DRIVERS = {
     "uvicorn": "uvicorn",
     "httptools": "httptools",
     "python_multipart": "python-multipart",
+    "jinja2": "jinja2",
     "prometheus_client": "prometheus-client",
     "cryptography": "cryptography",
 }

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from qianxun.core.errors import QianxunError
 from qianxun.doors.http import dify, mcp, rerank
 from qianxun.doors.http.concurrency import ClientDisconnected, ConcurrencyLimit
+from qianxun.doors.http.console import routes as console
 from qianxun.doors.http.context import Service
 from qianxun.doors.http.middleware import metrics
 from qianxun.doors.http.middleware.guard import Guard
@@ -40,7 +41,9 @@ from qianxun.doors.http.openai import models as openai_models
 from qianxun.doors.http.openai import responses as openai_responses
 from qianxun.doors.http.openapi import Application, description
 from qianxun.doors.http.responses import handle_error
+from qianxun.engine.admin.sessions import Sessions
 from qianxun.engine.engine import Engine
+from qianxun.engine.operations import KeyLookup
 from qianxun.engine.settings import Settings
 
 Event = TypeVar("Event")
@@ -53,6 +56,7 @@ CORS_HEADERS: Final = ("Authorization", "Content-Type", "X-API-Key", "Accept-Lan
 ROUTES: Final = (
     retrieval, layered, query, dify, rerank, vector_stores, chat, embeddings, health, bases, documents,
     explain, events, logs, models, openai_models, openai_responses, files, mcp, api_docs, metrics, landing,
+    console,
 )  # fmt: skip
 
 
@@ -70,6 +74,7 @@ def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.service = service = _service(engine, settings)
+    app.state.console_pages = console.PAGES
     app.state.metrics = _observe(app, engine, spans)
     for raised in (QianxunError, RequestValidationError, HTTPException):
         app.add_exception_handler(raised, handle_error)
@@ -93,12 +98,15 @@ def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -
 
 def _service(engine: Engine, settings: Settings) -> Service:
     limits, cores = settings.service, os.cpu_count() or 1
+    keys = KeyLookup(engine.records, limits.request_seconds)
     return Service(
         engine,
         settings,
         ConcurrencyLimit(limits.recalls_at_once or 4 * cores, limits.recalls_waiting, limits.request_seconds),
         ConcurrencyLimit(WRITES_AT_ONCE, limits.recalls_waiting, None),
         ConcurrencyLimit(limits.answers_at_once, limits.recalls_waiting, limits.answer_seconds),
+        keys,
+        Sessions(engine, keys),
     )
 
 

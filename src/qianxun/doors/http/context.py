@@ -13,7 +13,9 @@ from fastapi.routing import APIRoute
 from qianxun.core.errors import Forbidden
 from qianxun.core.limits import NAME_LIMIT
 from qianxun.doors.http.concurrency import ConcurrencyLimit
+from qianxun.engine.admin.sessions import Sessions
 from qianxun.engine.engine import Engine
+from qianxun.engine.operations import KeyLookup
 from qianxun.engine.settings import Settings
 
 
@@ -33,6 +35,8 @@ class Service:
     recalls: ConcurrencyLimit
     writes: ConcurrencyLimit  # of documents
     answers: ConcurrencyLimit  # separate, since they take as long as their language model
+    keys: KeyLookup
+    sessions: Sessions  # of browsers
     readiness: Readiness = field(default_factory=Readiness)
 
 

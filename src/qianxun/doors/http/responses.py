@@ -20,6 +20,8 @@ from starlette.types import Receive, Scope, Send
 from qianxun.core import errors
 from qianxun.core.errors import QianxunError
 from qianxun.core.filters import BadFilterField
+from qianxun.doors.http.console.error_page import error_page, is_for_page
+from qianxun.doors.http.console.render import language_of
 from qianxun.doors.http.error_formats import FieldProblem, format_of, formatted
 from qianxun.doors.http.field_errors import InvalidField, field_problems
 from qianxun.engine.operations import storage_failure
@@ -89,6 +91,9 @@ class ErrorResponse(Response):
         self.content = content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if is_for_page(scope["path"]):
+            await error_page(Request(scope), self.content)(scope, receive, send)
+            return
         content = formatted(self.content, scope["path"], dict(scope["headers"]))
         self.body, self.status_code = encode_json(content), content["code"]
         self.headers["content-length"] = str(len(self.body))
@@ -117,6 +122,8 @@ def problem(
 
 
 def prefers_english(scope: Scope) -> bool:
+    if is_for_page(scope["path"]):
+        return language_of(Request(scope)) == "en"
     headers: dict[bytes, bytes] = dict(scope["headers"])
     return headers.get(b"accept-language", b"").lower().startswith(b"en")
 

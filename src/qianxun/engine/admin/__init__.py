@@ -2,7 +2,8 @@
 
 `database` opens the records that the settings name, also while another process owns the data folder; read it first.
 `keys`, `bases`, `models`, `examples`, `doctor` and `copy` build on it. `sync`, `graph` and `evaluate` work with an
-engine: folders that a base follows, graphs built in one go, experiments on labelled datasets. A value of a lower
+engine: folders that a base follows, graphs built in one go, experiments on labelled datasets; `sessions` are those of
+browsers that signed in with a key. A value of a lower
 package that a door needs is exported by the module that returns it. Imported by doors; imports anything below `engine`,
 and `engine`.
 """

@@ -18,24 +18,30 @@ from functools import lru_cache
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qianxun.core.errors import Forbidden, NotFound, QianxunError, Unauthorized
 from qianxun.core.limits import MIB
 from qianxun.core.types import LOCAL_TENANT
+from qianxun.doors.http.console.forms import SESSION_COOKIE
 from qianxun.doors.http.context import Service, read_only_key
 from qianxun.doors.http.responses import error_response, path_exists, prefers_english, problem, unknown_path_message
-from qianxun.engine.operations import KeyLookup
+from qianxun.engine.operations import KeyHolder
 
-OPEN: Final = frozenset({"/", "/healthz", "/readyz"})  # need no key
+OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/console/sign-in"})  # need no key
+OPEN_FILES: Final = "/console/static/"
+# Pages: a browser that signed in sends its cookie. Nowhere else does a cookie count.
+PAGES: Final = ("/console/", "/docs", "/openapi.json")
 # Paths that a read-only key may POST to; with GET it may read everything.
 READ_PATHS: Final = (
     "/v1/retrieval/", "/v1/recall/", "/v1/query/", "/v1/explain/",
     "/retrieval", "/v1/rerank", "/v2/rerank", "/v1/chat/completions", "/v1/responses", "/v1/embeddings",
     "/v1/vector_stores/",
     "/mcp",
+    "/console/ask/", "/console/sign-out",
 )  # fmt: skip
-UPLOAD_PATH: Final = re.compile(r"/v1/knowledge-bases/[^/]+/documents(/.*)?", re.DOTALL)
+UPLOAD_PATH: Final = re.compile(r"/(v1/knowledge-bases|console/bases)/[^/]+/documents(/.*)?", re.DOTALL)
 HOST_AND_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9.-]+))(?::[0-9]{0,5})?")
 FORM_BYTES: Final = MIB  # of an upload form beside its file
 STALLED_SECONDS: Final = 30.0  # that a body may take for every …
@@ -56,7 +62,7 @@ class Guard:
     def __init__(self, app: ASGIApp, service: Service, clock: Clock = time.monotonic) -> None:
         self.app = app
         self.clock = clock
-        self.keys = KeyLookup(service.engine.records, service.settings.service.request_seconds)
+        self.keys, self.sessions = service.keys, service.sessions
         self.body_bytes = service.settings.service.body_megabytes * MIB
         self.file_bytes = service.settings.parsing.file_megabytes * MIB + FORM_BYTES
         self.memory = _BodyMemory(BODIES_IN_MEMORY * self.body_bytes)
@@ -82,24 +88,33 @@ class Guard:
         """Puts tenant and access into the request's state. Raises Unauthorized, Forbidden or NotFound."""
         state = scope.setdefault("state", {})
         state["tenant"], state["access"], state["key_id"] = "", "", None
-        if scope["path"] in OPEN:
+        if scope["path"] in OPEN or scope["path"].startswith(OPEN_FILES):
             return
         if not await self._requires_key():
             # A key that was sent is ignored: clients of other services cannot be configured without one.
             _check_is_local(scope, self.origins)
             state["tenant"], state["access"] = LOCAL_TENANT, "write"
             return
-        key = _key(headers)
-        if key is None:
-            raise Unauthorized("需要密钥", hint="写在请求头里：Authorization: Bearer qx_…（qianxun keys create 签发）")
-        holder = await self.keys.holder(key)
-        if holder is None:
-            raise Unauthorized("密钥无效或已吊销", hint="用 qianxun keys create 签发新的密钥")
+        holder = await self._holder(scope, headers)
         state["tenant"], state["access"], state["key_id"] = holder.tenant, holder.scope, holder.id
         if state["access"] != "write" and not _is_read(scope):
             if not path_exists(scope):  # with another key it would not exist, either
                 raise NotFound(unknown_path_message(scope["path"]))
             raise read_only_key()
+
+    async def _holder(self, scope: Scope, headers: Headers) -> KeyHolder:
+        """Who sent the request. Raises Unauthorized."""
+        key = _key(headers)
+        if key is None and scope["path"].startswith(PAGES):
+            session = await self.sessions.resume(_cookie(headers, SESSION_COOKIE))
+            if session is not None:
+                return session.holder
+        if key is None:
+            raise Unauthorized("需要密钥", hint="写在请求头里：Authorization: Bearer qx_…（qianxun keys create 签发）")
+        holder = await self.keys.holder(key)
+        if holder is None:
+            raise Unauthorized("密钥无效或已吊销", hint="用 qianxun keys create 签发新的密钥")
+        return holder
 
     async def _requires_key(self) -> bool:
         """True once a key has been created, even if all have been revoked since."""
@@ -245,6 +260,12 @@ def _key(headers: Headers) -> str | None:
             hint = "写作 Authorization: Bearer qx_…，或把密钥写在 X-API-Key 里"
             raise Unauthorized("请求头 Authorization 里没有 Bearer 和密钥", hint=hint)
     return None if own is None else own.strip().decode("latin-1")
+
+
+def _cookie(headers: Headers, name: str) -> str:
+    """The value of a cookie; "" if there is none."""
+    cookies = cookie_parser(headers.get(b"cookie", b"").decode("latin-1"))
+    return cookies.get(name, "")
 
 
 def _is_read(scope: Scope) -> bool:

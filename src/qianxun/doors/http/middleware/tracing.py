@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 requests = logging.getLogger("qianxun.doors.http.requests")
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-SECURITY_HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+NOSNIFF: Final = (b"x-content-type-options", b"nosniff")
+NO_STORE: Final = (b"cache-control", b"no-store")
 CLIENT_DISCONNECTED: Final = 499  # the status of a request whose client did not wait for it; never sent
 
 
@@ -85,8 +86,10 @@ class _TracedResponse:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            own = ((b"x-trace-id", self.trace_id.encode()), *SECURITY_HEADERS)
-            message = {**message, "headers": [*message.get("headers", ()), *own]}
+            headers = [*message.get("headers", ()), (b"x-trace-id", self.trace_id.encode()), NOSNIFF]
+            if not any(name == b"cache-control" for name, _ in headers):  # files of the console may be cached
+                headers.append(NO_STORE)
+            message = {**message, "headers": headers}
         await self._send(message)
 
 

@@ -1,0 +1,19 @@
+"""The pages in the order of the navigation, and all routes. A page is a module of `pages` and a line here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter
+
+from qianxun.doors.http.console import assets
+from qianxun.doors.http.console.page import Page
+from qianxun.doors.http.console.pages import bench, sign_in
+
+# In the order of the navigation: each has PAGE and router.
+MODULES: Final = (bench,)
+PAGES: Final[tuple[Page, ...]] = tuple(module.PAGE for module in MODULES)
+
+router = APIRouter(include_in_schema=False)
+for _routes in (assets, sign_in, *MODULES):
+    router.include_router(_routes.router)
