@@ -52,7 +52,6 @@ DRIVERS = {
     "httpx": {"models/local/download_sources.py", "doors/client"},
     "sentence_transformers": {"models/local/sentence_transformers.py"},
     "rapidocr": {"ingest/parse/pages/ocr.py"},
-    "ir_measures": {"evaluation/metrics.py"},
     "pypinyin": set(),  # by tests alone: what is needed of it is in lexicon/sounds.txt
     "typer": {"doors/cli"},
     "fastapi": {"doors/http"},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -226,16 +225,6 @@ def test_a_document_that_no_record_can_hold_is_named(run: Run, rules: Path) -> N
     _lines(rules / "corpus.jsonl", [{"_id": "医保", "text": "正\x00文"}])
     failed = run("eval", rules, "--modes", "fulltext")
     assert (failed.code, "'医保'" in failed.err) == (2, True)
-
-
-def test_the_missing_library_is_named_before_anything_is_built(
-    run: Run, rules: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "ir_measures", None)
-    failed = run("eval", rules, "--modes", "fulltext")
-    assert failed.code == 1
-    assert "qianxun[eval]" in failed.err
-    assert not (tmp_path / "qianxun-data").exists()
 
 
 # ── with the model ───────────────────────────────────────────────────────────────────────────────

@@ -24,3 +24,9 @@ ATTACHMENTS_LIMIT: Final = 10  # images and tables that come with one question
 CAPTION_LIMIT: Final = 200
 IMAGE_BYTES_LIMIT: Final = 20 * MIB
 API_KEY_LIMIT: Final = 4096
+
+CASES_LIMIT: Final = 20_000  # questions in one evaluation set
+RELEVANT_LIMIT: Final = 100  # passages that one question may have
+PASSAGE_LIMIT: Final = 2_000  # characters of one of them
+EXPECTED_LIMIT: Final = 10_000  # characters of an expected answer
+RUNS_LIMIT: Final = 500  # of one evaluation set

@@ -53,6 +53,7 @@ from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.wiring import Hooks, run_background, wire
 from qianxun.ingest.sandbox.pool import ParserPool
+from qianxun.jobs.operations import Operations
 from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases, chunks, listing
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from qianxun.answer.state import Answering
     from qianxun.core.explanation import Explained
     from qianxun.core.ingest_types import Labels, Report, Watch
+    from qianxun.engine.evaluations import Evaluations
     from qianxun.engine.multi_base_search import MultiBaseRecall
     from qianxun.examples.store import ExampleStore
     from qianxun.graph.curate import GraphCurator
@@ -100,6 +102,7 @@ class Engine:
     lifetimes: Lifetimes
     journal: Journal
     hooks: Hooks = field(repr=False)
+    operations: Operations = field(repr=False)  # of all tenants; `Engine.admin` and `Engine.evaluation` start them
     # Models have threads of their own: one that hangs takes none from the index, the records or another model.
     model_threads: ModelThreads = field(repr=False)
     _bases: OpenBases = field(repr=False)
@@ -137,6 +140,7 @@ class Engine:
                 await engine._close(finish=not background)
 
     async def _close(self, *, finish: bool) -> None:
+        await self.operations.close()
         await self.parsers.aclose()
         await self.journal.close()
         await self._bases.close(finish=finish)
@@ -653,6 +657,13 @@ class Engine:
             return self.embeddings.get(*self.embeddings.choose(name, self.registry), self.registry)
 
         return Admin(self.records, self._opened, embedding, lambda base, to: self._bases.move(base, self.tenant, to))
+
+    @property
+    def evaluation(self) -> Evaluations:
+        """Evaluation sets: labelled questions about the tenant's bases, and runs that measure searches on them."""
+        from qianxun.engine.evaluations import Evaluations
+
+        return Evaluations(self)
 
     @property
     def logs(self) -> Logs:

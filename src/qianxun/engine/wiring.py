@@ -25,6 +25,7 @@ from qianxun.engine.storage import acknowledged_file, database_url, index_backen
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.background import Work, run_indexer
+from qianxun.jobs.operations import Operations
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
 from qianxun.retrieve.recall_cache import Lifetimes
@@ -93,6 +94,7 @@ def _parts(settings: Settings, models: Mapping[str, Any], records: Records) -> d
         "lifetimes": Lifetimes(settings.search.cache_seconds, settings.cache.most_seconds),
         "journal": Journal(records, settings.log.keep_days, settings.log.keep_rows),
         "hooks": hooks,
+        "operations": Operations(),
         "model_threads": threads,
         "_bases": OpenBases(
             records,

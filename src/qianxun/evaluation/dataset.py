@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,14 +38,45 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what was left out and why, for people to read
 
 
+@dataclass(frozen=True, slots=True)
+class LabelledQueries:
+    """The queries of a folder with words and a relevant document, whatever its corpus is."""
+
+    queries: Mapping[str, str]
+    qrels: Qrels
+    metadata: Mapping[str, Mapping[str, Any]]  # of those that have some
+    notes: tuple[str, ...]
+
+
+def load_labels(folder: Path) -> LabelledQueries:
+    """As `load`, without the corpus, which need not be there."""
+    _check_folder(folder, (QUERIES,))
+    notes: list[str] = []
+    texts = _queries(folder / QUERIES, notes)
+    qrels = _with_query(_grades(_qrels_file(folder), notes), texts, notes)
+    queries = _searchable(texts, qrels, notes)
+    metadata = {
+        query: read["metadata"]
+        for _, query, read in _objects(folder / QUERIES)
+        if query in queries and isinstance(read.get("metadata"), dict)
+    }
+    return LabelledQueries(queries, {query: qrels[query] for query in queries}, metadata, tuple(notes))
+
+
+def load_documents(folder: Path) -> tuple[Document, ...]:
+    """The corpus alone."""
+    _check_folder(folder, (CORPUS,), has_labels=False)
+    return _documents(folder / CORPUS, [])
+
+
 def load(folder: Path) -> Dataset:
     """Raises BadInput with file and line for what cannot be read or contradicts itself."""
     _check_folder(folder)
     notes: list[str] = []
     documents = _documents(folder / CORPUS, notes)
     texts = _queries(folder / QUERIES, notes)
-    qrels = _grades(_qrels_file(folder), notes)
-    qrels = _known(qrels, {document.id for document in documents}, texts, notes)
+    qrels = _with_query(_grades(_qrels_file(folder), notes), texts, notes)
+    _check_known(qrels, {document.id for document in documents}, notes)
     queries = _searchable(texts, qrels, notes)
     labels = {query: qrels[query] for query in queries}
     return Dataset(folder.resolve().name, documents, queries, labels, len(queries), tuple(notes))
@@ -80,11 +111,11 @@ def corpus_fingerprint(dataset: Dataset) -> str:
 # ── files ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_folder(folder: Path) -> None:
+def _check_folder(folder: Path, needed: Sequence[str] = (CORPUS, QUERIES), *, has_labels: bool = True) -> None:
     if not folder.is_dir():
         raise BadInput(f"{folder} 不是一个目录", hint=LAYOUT)
-    absent = [name for name in (CORPUS, QUERIES) if not (folder / name).is_file()]
-    if not any((folder / name).is_file() for name in QRELS):
+    absent = [name for name in needed if not (folder / name).is_file()]
+    if has_labels and not any((folder / name).is_file() for name in QRELS):
         absent.append("qrels.tsv")
     if absent:
         raise BadInput(f"评测集 {folder} 里缺少 {'、'.join(absent)}", hint=LAYOUT)
@@ -223,15 +254,19 @@ def _grade(text: str) -> int | None:
         return None
 
 
-def _known(
-    qrels: dict[str, dict[str, int]], documents: set[str], queries: Mapping[str, str], notes: list[str]
+def _with_query(
+    qrels: dict[str, dict[str, int]], queries: Mapping[str, str], notes: list[str]
 ) -> dict[str, dict[str, int]]:
-    """Judgements of queries that exist. A relevant document that does not exist stays: it counts as never found."""
+    """Judgements of queries that exist."""
     unknown = [query for query in qrels if query not in queries]
     if unknown:
         notes.append(f"标注提到 {len(unknown)} 个不存在的查询（如 {unknown[0]}），略过；请核对 queries.jsonl")
-    known = {query: grades for query, grades in qrels.items() if query in queries}
-    relevant = {document for grades in known.values() for document, grade in grades.items() if grade > 0}
+    return {query: grades for query, grades in qrels.items() if query in queries}
+
+
+def _check_known(qrels: Qrels, documents: set[str], notes: list[str]) -> None:
+    """A relevant document that does not exist stays: it counts as never found."""
+    relevant = {document for grades in qrels.values() for document, grade in grades.items() if grade > 0}
     missing = sorted(relevant - documents)
     if missing and len(missing) == len(relevant):
         raise BadInput(
@@ -241,7 +276,6 @@ def _known(
         notes.append(
             f"标注提到 {len(missing)} 个语料里没有的文档（如 {missing[0]}），按永远找不到计；请核对 corpus.jsonl"
         )
-    return known
 
 
 def _searchable(texts: Mapping[str, str], qrels: Qrels, notes: list[str]) -> dict[str, str]:

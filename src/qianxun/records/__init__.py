@@ -8,6 +8,7 @@ life of a document from `accept` to `remove`. The rest:
     chunks, pairs, tables, terms, graph    what belongs to a document or a base
     checksums, acknowledged    whether rows are what was written, and all that was acknowledged is there
     outbox, listing, logs  what is pending, states of documents, the retrieval log
+    evaluations            labelled questions about a base, and runs over them
     keys, user_models, sealing             API keys, registered models, secrets at rest
     database/              connections, migrations, bulk statements, counters, errors of disk and server
 

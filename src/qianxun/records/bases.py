@@ -24,6 +24,10 @@ from qianxun.records.schema import (
     ChunkRow,
     Counter,
     DocumentRow,
+    EvaluationCaseRow,
+    EvaluationResultRow,
+    EvaluationRunRow,
+    EvaluationSetRow,
     EventRow,
     GraphAliasRow,
     GraphFactsRow,
@@ -252,9 +256,20 @@ def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
         tx.execute(delete(graphed).where(graphed.knowledge_base_id == knowledge_base))
     for table in (ChunkRow, TableRow, TermRow, VersionRow, OutboxRow, EventRow, DocumentRow, RetrievalLogRow):
         tx.execute(delete(table).where(table.knowledge_base_id == knowledge_base))
+    remove_evaluation_sets(tx, EvaluationSetRow.knowledge_base_id == knowledge_base)
     counters = (_revision(knowledge_base), graph_revision(knowledge_base))
     tx.execute(delete(Counter).where(Counter.name.in_(counters)))
     tx.execute(delete(KnowledgeBaseRow).where(KnowledgeBaseRow.id == knowledge_base))
+
+
+def remove_evaluation_sets(tx: Connection, chosen: Any) -> None:
+    """Those that meet the condition, with their cases and runs."""
+    own = select(EvaluationSetRow.id).where(chosen)
+    runs = select(EvaluationRunRow.id).where(EvaluationRunRow.set_id.in_(own))
+    tx.execute(delete(EvaluationResultRow).where(EvaluationResultRow.run_id.in_(runs)))
+    for table in (EvaluationRunRow, EvaluationCaseRow):
+        tx.execute(delete(table).where(table.set_id.in_(own)))
+    tx.execute(delete(EvaluationSetRow).where(chosen))
 
 
 def _select() -> Any:

@@ -103,6 +103,15 @@ def names(tx: Connection, knowledge_base: int, first: Collection[str]) -> list[t
     return [(row.doc_id, row.name) for row in found]
 
 
+def contents(tx: Connection, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[tuple[str, str, str]]:
+    """(id, name, text) of the served documents, a page at a time by id."""
+    version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
+    query = select(DocumentRow.doc_id, VersionRow.name, VersionRow.content).join(VersionRow, version)
+    own = (DocumentRow.knowledge_base_id == knowledge_base) & (DocumentRow.status != "deleted")
+    page = query.where(own, DocumentRow.doc_id > after).order_by(DocumentRow.doc_id).limit(limit)
+    return [(row.doc_id, row.name, row.content) for row in tx.execute(page)]
+
+
 def attributes(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Attributes]:
     """What filters see of these documents, as they are served; no entry for one that does not exist."""
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)

@@ -409,3 +409,72 @@ class UserModelRow(Base):
     version: ColumnElement[int] = column(Integer)  # raised by every change: clients opened for another one are stale
     created_at: ColumnElement[datetime] = column(Moment)
     updated_at: ColumnElement[datetime] = column(Moment)
+
+
+class EvaluationSetRow(Base):
+    """Labelled questions about one base; they go with it, also to another tenant."""
+
+    __tablename__ = "evaluation_sets"
+    __table_args__ = (UniqueConstraint("knowledge_base_id", "name", name="uq_evaluation_sets_base_name"),)
+
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: ColumnElement[int] = column(BigKey, ForeignKey("knowledge_bases.id"))
+    name: ColumnElement[str] = column(String(200))
+    created_at: ColumnElement[datetime] = column(Moment)
+
+
+class EvaluationCaseRow(Base):
+    """A question and what should be found; ``question_digest`` is unique within a set, as the question is."""
+
+    __tablename__ = "evaluation_cases"
+    __table_args__ = (UniqueConstraint("set_id", "question_digest", name="uq_evaluation_cases_question"),)
+
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    set_id: ColumnElement[int] = column(BigKey, ForeignKey("evaluation_sets.id"))
+    question: ColumnElement[str] = column(String(2048))
+    question_digest: ColumnElement[str] = column(String(40))
+    relevant: ColumnElement[list[Any]] = column(JSON)
+    expected: ColumnElement[str] = column(LongText)
+    origin: ColumnElement[str] = column(String(16))  # a `CaseOrigin`
+    log_id: ColumnElement[int | None] = column(BigKey, nullable=True)
+    created_at: ColumnElement[datetime] = column(Moment)
+    updated_at: ColumnElement[datetime] = column(Moment)
+
+
+class EvaluationRunRow(Base):
+    """``updated_at`` is also the sign of life of a run: one that has been silent for long was interrupted."""
+
+    __tablename__ = "evaluation_runs"
+    __table_args__ = (Index("ix_evaluation_runs_set", "set_id", "id"),)
+
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    set_id: ColumnElement[int] = column(BigKey, ForeignKey("evaluation_sets.id"))
+    name: ColumnElement[str] = column(String(200))
+    mode: ColumnElement[str] = column(String(16))
+    choices: ColumnElement[dict[str, Any]] = column(JSON)
+    status: ColumnElement[str] = column(String(16))  # a `RunStatus`
+    done: ColumnElement[int] = column(Integer)
+    total: ColumnElement[int] = column(Integer)
+    metrics: ColumnElement[dict[str, float]] = column(JSON)
+    p50_ms: ColumnElement[float] = column(Double)
+    p95_ms: ColumnElement[float] = column(Double)
+    setup: ColumnElement[dict[str, str]] = column(JSON)
+    notes: ColumnElement[list[str]] = column(JSON)
+    reason: ColumnElement[str] = column(Text)
+    created_at: ColumnElement[datetime] = column(Moment)
+    updated_at: ColumnElement[datetime] = column(Moment)
+
+
+class EvaluationResultRow(Base):
+    """What a run achieved on a case; it outlives the case, so that a run's numbers stay explained."""
+
+    __tablename__ = "evaluation_results"
+
+    run_id: ColumnElement[int] = column(BigKey, ForeignKey("evaluation_runs.id"), primary_key=True)
+    case_id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    question: ColumnElement[str] = column(String(2048))
+    digest: ColumnElement[str] = column(String(40))  # of question and labels
+    metrics: ColumnElement[dict[str, float]] = column(JSON)
+    milliseconds: ColumnElement[float] = column(Double)
+    first_rank: ColumnElement[int | None] = column(Integer, nullable=True)
+    chunk_ids: ColumnElement[list[str]] = column(JSON)

@@ -23,16 +23,15 @@ from typing import Any, TypeAlias
 from qianxun.core.errors import BadInput, BadQuery, ModelUnavailable, NotFound
 from qianxun.core.ingest_types import Step
 from qianxun.core.layered_types import LayeredRecall
-from qianxun.core.options import QueryMode
+from qianxun.core.options import QueryMode, SearchChoices
 from qianxun.core.system.durable import replace_file
-from qianxun.core.types import KnowledgeBase, Recall
+from qianxun.core.types import Chunk, KnowledgeBase, Recall
 from qianxun.engine.embedding_models import NO_MODEL, model_folders
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings
 from qianxun.evaluation.calibration import Candidate, Report, calibrate
 from qianxun.evaluation.dataset import Dataset, corpus_fingerprint, limited, load
 from qianxun.evaluation.experiment import Comparison, Run, compare, run
-from qianxun.evaluation.metrics import available
 from qianxun.graph.modes import ModeRecall
 from qianxun.models import SENTENCE_PREFIX, card, find_local
 from qianxun.records.documents import check
@@ -44,16 +43,17 @@ __all__ = [
     "Dataset",
     "Report",
     "Run",
-    "available",
     "calibrate",
     "compare",
     "embedding_model",
     "evaluation_settings",
+    "found_chunks",
     "labelled_candidates",
     "limited",
     "load",
     "ready_base",
     "run_mode",
+    "search_as",
 ]
 
 FOLDER = "evaluation"
@@ -248,12 +248,9 @@ async def run_mode(
     problems = Problems()
 
     async def search(text: str) -> list[str]:
-        found = await _search(engine, base, text, mode, problems)
-        if isinstance(found, LayeredRecall):
-            return [result.doc_id for result in found.results]
-        return [hit.chunk.doc_id for hit in found.results] if found else []
+        return [chunk.doc_id for chunk in found_chunks(await search_as(engine, base, text, mode, problems))]
 
-    await _search(engine, base, "预热", mode, Problems())  # loads the model, which does not count in the times
+    await search_as(engine, base, "预热", mode, Problems())  # loads the model, which does not count in the times
     return await run(name, dataset.queries, dataset.qrels, search, watch), problems
 
 
@@ -264,7 +261,7 @@ async def labelled_candidates(
     problems = Problems()
     candidates = []
     for query, text in dataset.queries.items():
-        found = await _search(engine, base, text, "vector", problems)
+        found = await search_as(engine, base, text, "vector", problems)
         candidates.append(_labelled(found, dataset.qrels[query]) if isinstance(found, Recall) else [])
         watch(1)
     return candidates, problems
@@ -278,7 +275,23 @@ def _labelled(recall: Recall, grades: Mapping[str, int]) -> list[Candidate]:
     return [Candidate(cosine, grades.get(document, 0) > 0) for document, cosine in cosines.items()]
 
 
-async def _search(engine: Engine, base: KnowledgeBase, text: str, mode: str, problems: Problems) -> AnyRecall | None:
+def found_chunks(found: AnyRecall | None) -> list[Chunk]:
+    """Best first."""
+    if isinstance(found, LayeredRecall):
+        return [result.doc for result in found.results]
+    return [hit.chunk for hit in found.results] if found else []
+
+
+async def search_as(
+    engine: Engine,
+    base: KnowledgeBase,
+    text: str,
+    mode: str,
+    problems: Problems,
+    choices: SearchChoices | None = None,
+) -> AnyRecall | None:
+    """What one of `MODES` finds, as deep as a search goes; ``choices`` are for those of `OPTIONS`. None, counted among
+    the problems, for a query that is refused."""
     found: AnyRecall
     try:
         if mode == "texts":
@@ -288,7 +301,8 @@ async def _search(engine: Engine, base: KnowledgeBase, text: str, mode: str, pro
         elif mode in GATHERED:
             found = await engine.gather(base.id, text, mode=GATHERED[mode], top_k=DEPTH)
         else:
-            found = await engine.retrieve(base.id, text, top_k=DEPTH, **OPTIONS[mode])
+            chosen: SearchChoices = {**(choices or {}), **OPTIONS[mode], "top_k": DEPTH}  # type: ignore[typeddict-item]
+            found = await engine.retrieve(base.id, text, **chosen)
     except BadQuery as error:
         problems.refused[error.message] += 1
         return None

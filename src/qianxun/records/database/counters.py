@@ -18,6 +18,9 @@ CounterName = Literal[
     "log",
     "key",
     "user_model",
+    "evaluation_set",
+    "evaluation_case",
+    "evaluation_run",
     "owner",
     "identity",
 ]

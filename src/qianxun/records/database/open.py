@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
-HEAD = "0010"  # the newest of them
+HEAD = "0012"
 WRITING = "qianxun_writing"
 VERSIONS = Table(  # as Alembic has it
     "alembic_version",

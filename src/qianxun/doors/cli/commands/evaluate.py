@@ -58,9 +58,8 @@ def evaluate(
             tr("一次只评测一个目录", "One folder at a time"),
             hint=tr("对每个目录各运行一次；只有 --calibrate 接受多个", "Only --calibrate takes several"),
         )
-    from qianxun.engine.admin.evaluate import available, compare
+    from qianxun.engine.admin.evaluate import compare
 
-    available()
     chosen = _modes(modes)
     dataset = _dataset(folders[0], limit)
     trials = [_trial(dataset, label, settings, chosen) for label, settings in configurations]
