@@ -361,6 +361,7 @@ OPEN_TO_ALL = {
     "retrieve/search_log.py",  # the log of all
     "models/registry.py",  # registered models, by tenant
     "engine/admin/keys.py",
+    "engine/admin/evaluation_sets.py",  # sets, by tenant
     "engine/admin/bases.py",  # whose they are, for an operator
     "engine/operations.py",  # keys
 }

@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from qianxun.answer.state import Answering
     from qianxun.core.explanation import Explained
     from qianxun.core.ingest_types import Labels, Report, Watch
-    from qianxun.engine.evaluations import Evaluations
     from qianxun.engine.multi_base_search import MultiBaseRecall
     from qianxun.examples.store import ExampleStore
     from qianxun.graph.curate import GraphCurator
@@ -102,7 +101,7 @@ class Engine:
     lifetimes: Lifetimes
     journal: Journal
     hooks: Hooks = field(repr=False)
-    operations: Operations = field(repr=False)  # of all tenants; `Engine.admin` and `Engine.evaluation` start them
+    operations: Operations = field(repr=False)  # of all tenants
     # Models have threads of their own: one that hangs takes none from the index, the records or another model.
     model_threads: ModelThreads = field(repr=False)
     _bases: OpenBases = field(repr=False)
@@ -657,13 +656,6 @@ class Engine:
             return self.embeddings.get(*self.embeddings.choose(name, self.registry), self.registry)
 
         return Admin(self.records, self._opened, embedding, lambda base, to: self._bases.move(base, self.tenant, to))
-
-    @property
-    def evaluation(self) -> Evaluations:
-        """Evaluation sets: labelled questions about the tenant's bases, and runs that measure searches on them."""
-        from qianxun.engine.evaluations import Evaluations
-
-        return Evaluations(self)
 
     @property
     def logs(self) -> Logs:

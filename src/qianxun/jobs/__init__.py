@@ -2,5 +2,5 @@
 
 `background.run_indexer` works through the outbox and the retries of all bases; `graph_worker.run_graph_models` has
 language models read bases for their graphs. Both go on until they are cancelled. `repair.Repairs` rebuilds indexes that
-searches find damaged. Started by `engine` alone.
+searches find damaged; `operations.Operations` runs what people start and look at again later. Started by `engine`.
 """

@@ -9,10 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from qianxun.core.errors import NotFound, Overloaded, QianxunError
-from qianxun.core.operation_types import Operation, OperationKind
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +19,30 @@ AT_ONCE = 2  # each may keep a core busy
 MOST_ACTIVE = 20  # with those that wait
 MOST_ENDED = 100  # that are still shown
 
+OperationKind: TypeAlias = Literal["verify", "rebuild", "evaluate"]
+OperationStatus: TypeAlias = Literal["queued", "running", "done", "failed", "cancelled"]
 Advance: TypeAlias = Callable[[int], None]  # so many more are done
 Work: TypeAlias = Callable[[Advance], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """The state of one. They are of the process that runs them, and gone with it."""
+
+    id: int
+    kind: OperationKind
+    knowledge_base_id: int
+    status: OperationStatus
+    done: int
+    total: int  # 0: not known
+    created_at: datetime
+    ended_at: datetime | None = None
+    reason: str = ""  # why it failed
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_active(self) -> bool:
+        return self.status in ("queued", "running")
 
 
 @dataclass

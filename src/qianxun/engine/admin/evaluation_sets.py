@@ -1,7 +1,7 @@
-"""`Engine.evaluation`: labelled questions about a base, kept with it, and runs that measure searches on them.
+"""Labelled questions about a base, kept with it, and runs that measure searches on them.
 
 `Evaluations.save_case` keeps a question and the right chunks, `start` measures a way of searching in the background,
-`compare` tests the difference of two runs. `engine.admin.evaluate` measures on folders of their own instead.
+`compare` tests the difference of two runs. `evaluate` measures on folders of their own instead.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ PAGE: Final = 200  # documents read at a time for an export
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """The evaluation sets of one tenant. Raises NotFound for what the tenant does not have."""
+    """``Evaluations(engine).sets()``: those of the engine's tenant. Raises NotFound for what the tenant has not."""
 
     engine: Engine
 

@@ -16,8 +16,9 @@ from qianxun import Document, Engine
 from qianxun.core.errors import AlreadyThere, BadInput, NotFound
 from qianxun.core.evaluation_types import Case, EvaluationRun, Relevant
 from qianxun.core.log_types import Feedback
-from qianxun.engine import evaluations as module
+from qianxun.engine.admin import evaluation_sets as module
 from qianxun.engine.admin.evaluate import run_mode
+from qianxun.engine.admin.evaluation_sets import Evaluations
 from qianxun.engine.settings import load
 from qianxun.evaluation.dataset import Dataset
 
@@ -43,14 +44,14 @@ async def opened(folder: Path) -> AsyncIterator[tuple[Engine, int]]:
 
 async def saved(engine: Engine, base: int) -> int:
     for question, document in QUESTIONS.items():
-        found, _ = await engine.evaluation.save_case(base, question, chunk_ids=[f"c_{base}_{document}_0"])
+        found, _ = await Evaluations(engine).save_case(base, question, chunk_ids=[f"c_{base}_{document}_0"])
     return found.id
 
 
 async def ended(engine: Engine, run: EvaluationRun) -> EvaluationRun:
     while run.is_active:
         await asyncio.sleep(0.01)
-        run = await engine.evaluation.run(run.id)
+        run = await Evaluations(engine).run(run.id)
     return run
 
 
@@ -58,15 +59,15 @@ def test_a_question_is_saved_with_one_call_and_measured(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as (engine, base):
             set_id = await saved(engine, base)
-            (own,) = await engine.evaluation.sets(base)
+            (own,) = await Evaluations(engine).sets(base)
             assert (own.id, own.name, own.cases) == (set_id, "常用问题", 4)
-            (first, *_) = await engine.evaluation.cases(set_id)
+            (first, *_) = await Evaluations(engine).cases(set_id)
             assert first.relevant == (Relevant("住院", LIBRARY[0].content),)
-            run = await ended(engine, await engine.evaluation.start(set_id, "fulltext", name="词语"))
+            run = await ended(engine, await Evaluations(engine).start(set_id, "fulltext", name="词语"))
             assert (run.status, run.done, run.total, run.name, run.reason) == ("done", 4, 4, "词语", "")
             assert run.metrics["recall@100"] == 1.0
             assert run.setup["version"]
-            results = await engine.evaluation.results(run.id)
+            results = await Evaluations(engine).results(run.id)
             assert [one.metrics["ndcg@10"] for one in results] == sorted(one.metrics["ndcg@10"] for one in results)
             assert {one.question for one in results} == set(QUESTIONS)
             (operation,) = engine.operations.list(engine.tenant)
@@ -79,10 +80,10 @@ def test_a_question_is_saved_with_one_call_and_measured(tmp_path: Path) -> None:
 def test_whole_documents_give_the_numbers_of_an_experiment(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as (engine, base):
-            own = await engine.evaluation.create(base, "文档")
+            own = await Evaluations(engine).create(base, "文档")
             cases = [Case(question, (Relevant(document),)) for question, document in QUESTIONS.items()]
-            await engine.evaluation.add_cases(own.id, cases)
-            run = await engine.evaluation.measure(own.id, "hybrid")
+            await Evaluations(engine).add_cases(own.id, cases)
+            run = await Evaluations(engine).measure(own.id, "hybrid")
             qrels = {document + question: {document: 1} for question, document in QUESTIONS.items()}
             queries = {document + question: question for question, document in QUESTIONS.items()}
             dataset = Dataset("同", tuple(LIBRARY), queries, qrels, 4)
@@ -97,14 +98,14 @@ def test_cases_outlive_another_way_of_cutting(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as (engine, base):
             set_id = await saved(engine, base)
-            before = await engine.evaluation.measure(set_id, "fulltext")
+            before = await Evaluations(engine).measure(set_id, "fulltext")
             await engine.configure(base, {"chunk_size": 10, "chunk_overlap": 0})
             await engine.add_documents(base, [replace(one, metadata={"版": 2}) for one in LIBRARY])
             assert len(await engine.chunks(base, "住院")) > 1
-            after = await engine.evaluation.measure(set_id, "fulltext")
+            after = await Evaluations(engine).measure(set_id, "fulltext")
             assert before.metrics["recall@100"] == after.metrics["recall@100"] == 1.0
             await engine.delete_document(base, "生育")
-            lost = await engine.evaluation.measure(set_id, "fulltext")
+            lost = await Evaluations(engine).measure(set_id, "fulltext")
             assert lost.metrics["recall@100"] == 0.75
             assert [note for note in lost.notes if "已不在知识库里" in note and "产假" in note]
 
@@ -115,26 +116,28 @@ def test_runs_are_compared_question_by_question(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as (engine, base):
             set_id = await saved(engine, base)
-            first = await engine.evaluation.measure(set_id, "fulltext")
+            first = await Evaluations(engine).measure(set_id, "fulltext")
             await engine.delete_document(base, "生育")
-            second = await engine.evaluation.measure(set_id, "fulltext")
-            compared = await engine.evaluation.compare(first.id, second.id)
+            second = await Evaluations(engine).measure(set_id, "fulltext")
+            compared = await Evaluations(engine).compare(first.id, second.id)
             assert compared.cases[0].question == "产假多少天"
             assert (compared.cases[0].after, compared.worse, compared.better, compared.left_out) == (0.0, 1, 0, 0)
             assert compared.p_value == 1.0
             assert not compared.is_significant
             assert compared.difference == pytest.approx(compared.means[1] - compared.means[0])
-            (case, *_) = await engine.evaluation.cases(set_id)
-            await engine.evaluation.add_cases(set_id, [replace(case, relevant=(Relevant("门诊"),))])
-            third = await engine.evaluation.measure(set_id, "fulltext")
-            changed = await engine.evaluation.compare(second.id, third.id)
+            (case, *_) = await Evaluations(engine).cases(set_id)
+            await Evaluations(engine).add_cases(set_id, [replace(case, relevant=(Relevant("门诊"),))])
+            third = await Evaluations(engine).measure(set_id, "fulltext")
+            changed = await Evaluations(engine).compare(second.id, third.id)
             assert (changed.left_out, len(changed.cases)) == (2, 3)
-            other = await engine.evaluation.create(base, "别的")
-            await engine.evaluation.add_cases(other.id, [case])
+            other = await Evaluations(engine).create(base, "别的")
+            await Evaluations(engine).add_cases(other.id, [case])
             with pytest.raises(BadInput, match="同一个评测集"):
-                await engine.evaluation.compare(first.id, (await engine.evaluation.measure(other.id, "fulltext")).id)
+                await Evaluations(engine).compare(
+                    first.id, (await Evaluations(engine).measure(other.id, "fulltext")).id
+                )
             with pytest.raises(BadInput, match="没有指标"):
-                await engine.evaluation.compare(first.id, second.id, metric="f1")
+                await Evaluations(engine).compare(first.id, second.id, metric="f1")
 
     asyncio.run(story())
 
@@ -153,13 +156,13 @@ def test_a_run_is_cancelled_and_what_it_measured_stays(tmp_path: Path, monkeypat
 
             monkeypatch.setattr(module, "search_as", waiting)
             monkeypatch.setattr(module, "REPORT_SECONDS", 0.0)
-            run = await engine.evaluation.start(set_id, "fulltext")
+            run = await Evaluations(engine).start(set_id, "fulltext")
             await slow.wait()
-            await engine.evaluation.cancel(run.id)
+            await Evaluations(engine).cancel(run.id)
             run = await ended(engine, run)
             assert run.status == "cancelled"
             assert 2 <= run.done < 4
-            assert len(await engine.evaluation.results(run.id)) == run.done
+            assert len(await Evaluations(engine).results(run.id)) == run.done
             (operation,) = engine.operations.list(engine.tenant)
             assert operation.result["status"] == "cancelled"
 
@@ -178,10 +181,10 @@ def test_a_run_that_the_end_of_the_engine_cut_off_says_so(tmp_path: Path, monkey
 
         monkeypatch.setattr(module, "search_as", waiting)
         async with opened(tmp_path) as (engine, base):
-            run = await engine.evaluation.start(await saved(engine, base), "fulltext")
+            run = await Evaluations(engine).start(await saved(engine, base), "fulltext")
             await begun.wait()
         async with opened(tmp_path) as (engine, _):
-            left = await engine.evaluation.run(run.id)
+            left = await Evaluations(engine).run(run.id)
             assert (left.status, left.done) == ("interrupted", 2)
 
     asyncio.run(story())
@@ -204,13 +207,13 @@ def test_what_cannot_be_measured_is_refused_before_it_starts(
         async with opened(tmp_path) as (engine, base):
             set_id = await saved(engine, base)
             with pytest.raises(Exception, match=reason):
-                await engine.evaluation.start(set_id, mode, choices=choices)
-            empty = await engine.evaluation.create(base, "空")
+                await Evaluations(engine).start(set_id, mode, choices=choices)
+            empty = await Evaluations(engine).create(base, "空")
             with pytest.raises(BadInput, match="还没有问题"):
-                await engine.evaluation.start(empty.id, "fulltext")
+                await Evaluations(engine).start(empty.id, "fulltext")
             with pytest.raises(AlreadyThere):
-                await engine.evaluation.create(base, "空")
-            assert await engine.evaluation.runs(set_id) == []
+                await Evaluations(engine).create(base, "空")
+            assert await Evaluations(engine).runs(set_id) == []
 
     asyncio.run(story())
 
@@ -221,18 +224,18 @@ def test_feedback_becomes_a_case(tmp_path: Path) -> None:
             await engine.retrieve(base, "住院报销比例")
             (entry,) = await engine.logs.list()
             with pytest.raises(BadInput, match="哪一段"):
-                await engine.evaluation.save_logged(entry.id)
+                await Evaluations(engine).save_logged(entry.id)
             await engine.logs.rate(entry.id, Feedback("good"))
-            own, case = await engine.evaluation.save_logged(entry.id)
+            own, case = await Evaluations(engine).save_logged(entry.id)
             assert (own.cases, case.question, case.origin, case.log_id) == (1, "住院报销比例", "feedback", entry.id)
             assert case.relevant[0].doc_id == "住院"
             await engine.logs.rate(entry.id, Feedback("bad", (f"c_{base}_门诊_0",), "应当是门诊"))
-            _, case = await engine.evaluation.save_logged(entry.id)
+            _, case = await Evaluations(engine).save_logged(entry.id)
             assert [one.doc_id for one in case.relevant] == ["门诊"]
             with pytest.raises(NotFound, match="没有片段"):
-                await engine.evaluation.save_case(base, "问", chunk_ids=["c_1_x_0"])
+                await Evaluations(engine).save_case(base, "问", chunk_ids=["c_1_x_0"])
             with pytest.raises(NotFound, match="没有编号为“无”的文档"):
-                await engine.evaluation.save_case(base, "问", doc_ids=["无"])
+                await Evaluations(engine).save_case(base, "问", doc_ids=["无"])
 
     asyncio.run(story())
 
@@ -242,18 +245,18 @@ def test_a_set_goes_to_a_folder_and_comes_back_with_its_corpus(tmp_path: Path) -
         async with opened(tmp_path / "data") as (engine, base):
             set_id = await saved(engine, base)
             folder = tmp_path / "导出"
-            assert await engine.evaluation.export_folder(set_id, folder) == 4
+            assert await Evaluations(engine).export_folder(set_id, folder) == 4
             corpus = [json.loads(line) for line in (folder / "corpus.jsonl").read_text("utf-8").splitlines()]
             assert {one["_id"]: one["text"] for one in corpus} == {one.id: one.content for one in LIBRARY}
             with pytest.raises(BadInput, match="已有文件"):
-                await engine.evaluation.export_folder(set_id, folder)
+                await Evaluations(engine).export_folder(set_id, folder)
             other = await engine.create_knowledge_base("另一个", model="none")
             with pytest.raises(BadInput, match="全都不在知识库里"):
-                await engine.evaluation.import_folder(other.id, folder)
-            assert await engine.evaluation.sets(other.id) == []
-            own, notes = await engine.evaluation.import_folder(other.id, folder, documents=True)
+                await Evaluations(engine).import_folder(other.id, folder)
+            assert await Evaluations(engine).sets(other.id) == []
+            own, notes = await Evaluations(engine).import_folder(other.id, folder, documents=True)
             assert (own.name, own.cases, notes) == ("导出", 4, ())
-            first, second = [await engine.evaluation.measure(one, "fulltext") for one in (set_id, own.id)]
+            first, second = [await Evaluations(engine).measure(one, "fulltext") for one in (set_id, own.id)]
             assert first.metrics == second.metrics
 
     asyncio.run(story())
