@@ -4,6 +4,6 @@
 `keys`, `bases`, `models`, `examples`, `doctor` and `copy` build on it. `sync`, `graph`, `evaluate` and
 `evaluation_sets` work with an engine: folders that a base follows, graphs built in one go, experiments on labelled
 datasets, labelled questions that stay with a base; `sessions` are those of browsers that signed in with a key. A value
-of a lower package that a door needs is exported by the module that returns it. Imported by doors; imports anything below
-`engine`, and `engine`.
+of a lower package that a door needs is exported by the module that returns it. Imported by doors; imports anything
+below `engine`, and `engine`.
 """
