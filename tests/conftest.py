@@ -5,9 +5,12 @@ The server comes as a wheel (see qianxun.testing.postgres), one for a whole run 
 nothing of it is left behind. To run against a server that is there already, name a database of it whose user may
 create others: `QIANXUN_TEST_POSTGRES_URL=postgresql://user:password@host/postgres make test`.
 
-`records_url` is a database for records of either kind: a test that asks for it runs on SQLite and on PostgreSQL.
+`mysql_url` is one on a real MariaDB, where the machine has its programs (see qianxun.testing.mysql), or on the server
+of `QIANXUN_TEST_MYSQL_URL`.
 
-`postgres_server` is a server of the test's own, which it may stop and start again.
+`records_url` is a database for records of every kind: a test that asks for it runs on SQLite, PostgreSQL and MySQL.
+
+`postgres_server` and `mysql_server` are servers of the test's own, which it may stop and start again.
 
 What the tests write lies in memory where the machine lends some (see `lent_memory`).
 """
@@ -27,6 +30,7 @@ from pathlib import Path
 import pytest
 
 from qianxun.records.database.open import open_database, sqlite_url
+from qianxun.testing import mysql
 from qianxun.testing.postgres import (
     Server,
     create_database,
@@ -40,6 +44,7 @@ from tests.hypothesis_settings import load_profile
 from tests.integration.emptied import empty
 
 POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
+MYSQL_URL = os.environ.get("QIANXUN_TEST_MYSQL_URL", "")
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
 
 
@@ -152,12 +157,55 @@ def migrated_postgres_url(worker_postgres_url: str) -> str:
     return worker_postgres_url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
+def mysql_maintenance_url(server_place: Path | None) -> Iterator[str]:
+    """The database from which others are created; a test wants `mysql_url`."""
+    if MYSQL_URL:
+        yield MYSQL_URL
+        return
+    if reason := mysql.unavailable():
+        pytest.skip(reason)
+    with mysql.shared_server(RUN, server_place) as server:
+        yield server.url
+
+
+@pytest.fixture
+def mysql_url(mysql_maintenance_url: str) -> Iterator[str]:
+    url = mysql.create_database(mysql_maintenance_url)
+    yield url
+    mysql.drop_database(mysql_maintenance_url, url)
+
+
+@pytest.fixture(scope="session")
+def worker_mysql_url(mysql_maintenance_url: str) -> Iterator[str]:
+    """As `worker_postgres_url`."""
+    url = mysql.create_database(mysql_maintenance_url)
+    open_database(url).dispose()
+    yield url
+    mysql.drop_database(mysql_maintenance_url, url)
+
+
+@pytest.fixture
+def migrated_mysql_url(worker_mysql_url: str) -> str:
+    """As `mysql_url`, with the empty tables of the records in it; to be left with these tables and no others."""
+    empty(worker_mysql_url)
+    return worker_mysql_url
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
 def records_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database for records, for a test that runs on both kinds: a file, or one of a real server."""
+    """A database for records, for a test that runs on every kind: a file, or one of a real server."""
     if request.param == "sqlite":
         return sqlite_url(tmp_path / "records.db")
-    return str(request.getfixturevalue("migrated_postgres_url"))
+    return str(request.getfixturevalue(f"migrated_{request.param.replace('postgresql', 'postgres')}_url"))
+
+
+@pytest.fixture
+def mysql_server(server_place: Path | None) -> Iterator[mysql.Server]:
+    if reason := mysql.unavailable():
+        pytest.skip(reason)
+    with mysql.own_server(server_place) as server:
+        yield server
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from qianxun.core.errors import RecordsUnavailable
 from qianxun.engine.operations import KeyLookup
 from qianxun.records import Records, keys
-from qianxun.records.database.postgres import Reach
+from qianxun.records.database.server import Reach
 from tests.http.served import until_told
 
 Story = Callable[[Records, Callable[[], Any]], Awaitable[None]]

@@ -28,7 +28,7 @@ from qianxun.examples.schema import (
 )
 from qianxun.examples.store import HEAD, MIGRATIONS, ExampleStore, downgrade, stamp_of, upgrade
 from qianxun.records.database.open import connect, sqlite_url
-from qianxun.records.database.postgres import Reach
+from qianxun.records.database.server import Reach
 from qianxun.testing.scripted import HashEmbedding
 from tests.examples.conftest import stored
 from tests.examples.libraries import MODEL, fill

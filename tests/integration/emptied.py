@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlalchemy import Connection, NullPool, create_engine
+from sqlalchemy.exc import OperationalError
 
 from qianxun.records.schema import Base
-from qianxun.testing.postgres import with_driver
+from qianxun.testing import mysql, postgres
 
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+OTHERS_OF_MYSQL = "FROM information_schema.processlist WHERE db = database() AND id <> connection_id()"
 
 PAUSE = 0.005  # seconds; pg_terminate_backend would wait for one after another, and look ten times a second
 PATIENCE = 60.0
@@ -31,7 +34,7 @@ def end_sessions(url: str) -> int:
     """
     engine = create_engine(with_driver(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
-        ended = connection.exec_driver_sql(f"SELECT pid, pg_terminate_backend(pid) {OTHERS}").scalars().all()
+        ended = _terminated(connection)
         give_up = time.monotonic() + PATIENCE
         while _left(connection, ended):
             assert time.monotonic() < give_up, "a session does not end"
@@ -39,7 +42,25 @@ def end_sessions(url: str) -> int:
     return len(ended)
 
 
+def with_driver(url: str) -> str:
+    """In the form that `create_engine` takes, of either server."""
+    return (mysql if url.startswith("mysql") else postgres).with_driver(url)
+
+
+def _terminated(connection: Connection) -> Sequence[int]:
+    if connection.dialect.name == "postgresql":
+        return connection.exec_driver_sql(f"SELECT pid, pg_terminate_backend(pid) {OTHERS}").scalars().all()
+    numbers = connection.exec_driver_sql(f"SELECT id {OTHERS_OF_MYSQL}").scalars().all()
+    for number in numbers:
+        with suppress(OperationalError):  # it has ended by itself
+            connection.exec_driver_sql(f"KILL {number}")
+    return numbers
+
+
 def _left(connection: Connection, ended: Sequence[int]) -> bool:
     """Of those that were told to go: another may have come since."""
-    statement = f"SELECT pid {OTHERS} AND pid = ANY(%(ended)s)"
-    return bool(connection.exec_driver_sql(statement, {"ended": list(ended)}).all())
+    if connection.dialect.name == "postgresql":
+        statement = f"SELECT pid {OTHERS} AND pid = ANY(%(ended)s)"
+        return bool(connection.exec_driver_sql(statement, {"ended": list(ended)}).all())
+    left = connection.exec_driver_sql(f"SELECT id {OTHERS_OF_MYSQL}").scalars().all()
+    return bool(set(left) & set(ended))

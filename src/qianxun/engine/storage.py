@@ -17,7 +17,7 @@ from qianxun.engine.folder_lock import DATABASE
 from qianxun.engine.settings import Settings
 from qianxun.rank.rerank import SharedScores
 from qianxun.records.database.open import sqlite_url
-from qianxun.records.database.postgres import Reach
+from qianxun.records.database.server import Reach
 
 log = logging.getLogger(__name__)
 

@@ -34,10 +34,11 @@ from qianxun.core.errors import Overloaded
 from qianxun.records.acknowledged import Acknowledged, Loss, count_commit, open_acknowledged
 from qianxun.records.database.open import checkpoint, for_reading, for_single_statements, for_writing, open_database
 from qianxun.records.database.ownership import Claim
-from qianxun.records.database.postgres import BACKEND, USUAL, Reach
+from qianxun.records.database.server import SQLITE, USUAL, Deadlocked, Reach
 
 Result = TypeVar("Result")
 
+DEADLOCKS = 3  # after which a transaction is tried once more, and then given up
 IDLE = 2  # connections to a file that stay open for the next single statement
 
 
@@ -60,7 +61,7 @@ class Records:
         ``acknowledged`` is the file in which this process counts what it commits (`acknowledged`).
         """
         engine = open_database(url, reach)
-        claim = Claim(engine) if alone and engine.dialect.name == BACKEND else None
+        claim = Claim(engine) if alone and engine.dialect.name != SQLITE else None
         try:
             if claim is not None:
                 claim.take()
@@ -141,13 +142,16 @@ class Records:
         return await asyncio.to_thread(reading)
 
     async def write(self, work: Callable[[Connection], Result]) -> Result:
-        """``work`` in a writing transaction, in a thread."""
+        """``work`` in a writing transaction, in a thread; again, where the server undid it in favour of another."""
+        return await asyncio.to_thread(self.run, work)
 
-        def writing() -> Result:
-            with self.writing() as tx:
+    def run(self, work: Callable[[Connection], Result]) -> Result:
+        """`write` in this thread."""
+        for _ in range(DEADLOCKS):
+            with suppress(Deadlocked), self.writing() as tx:
                 return work(tx)
-
-        return await asyncio.to_thread(writing)
+        with self.writing() as tx:
+            return work(tx)
 
     @property
     def identity(self) -> str:
@@ -157,7 +161,7 @@ class Records:
     @property
     def is_here(self) -> bool:
         """In a local file: a thread takes longer to start than a short read."""
-        return self.engine.dialect.name == "sqlite"
+        return self.engine.dialect.name == SQLITE
 
     def close(self) -> None:
         """Waits for a running write, so that nothing is written once the folder has another owner."""

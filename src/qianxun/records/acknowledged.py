@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zlib import crc32
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
 from qianxun.core.system.durable import replace_file
 from qianxun.records.database.statements import Compiled
@@ -58,12 +58,15 @@ class Loss:
 
 def count_commit(tx: Connection) -> Count:
     """The last statement of every writing transaction."""
-    found = _COUNT.rows(tx, {})
-    if not found:
-        tx.execute(insert(Counter).values(name="commit", next=1))
-        return _count(tx)
-    commits, next_change = found[0]
-    return Count(commits, (next_change or 1) - 1)
+    if tx.dialect.name == "mysql":  # which cannot return what it updates
+        own = update(Counter).where(Counter.name == "commit").values(next=Counter.next + 1)
+        if tx.execute(own).rowcount:
+            return _count(tx)
+    elif found := _COUNT.rows(tx, {}):
+        commits, next_change = found[0]
+        return Count(commits, (next_change or 1) - 1)
+    tx.execute(insert(Counter).values(name="commit", next=1))
+    return _count(tx)
 
 
 def _count(tx: Connection) -> Count:

@@ -12,6 +12,7 @@ from qianxun.core.types import Attributes, DocumentState
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records import rows
 from qianxun.records.chunks import chunk_id
+from qianxun.records.database.server import server_of
 from qianxun.records.database.statements import select_in
 from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, PairVectorRow, TableRow, VectorRow, VersionRow
 
@@ -85,10 +86,11 @@ def vectors_of_all(tx: Connection) -> int:
 
 def database_bytes(tx: Connection) -> int:
     """What the records take: the pages of the file, or the database of the server."""
-    if tx.dialect.name == "sqlite":
-        pages = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
-        return int(tx.execute(text(pages)).scalar_one())
-    return int(tx.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+    server = server_of(tx.dialect.name)
+    if server is not None:
+        return server.database_bytes(tx)
+    pages = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+    return int(tx.execute(text(pages)).scalar_one())
 
 
 def names(tx: Connection, knowledge_base: int, first: Collection[str]) -> list[tuple[str, str]]:

@@ -26,6 +26,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
@@ -83,6 +84,14 @@ class Base:
 def column(*arguments: Any, nullable: bool = False, **options: Any) -> Column[Any]:
     """A column that is not null by default."""
     return Column(*arguments, nullable=nullable, **options)
+
+
+VERSIONS = Table(  # as Alembic has it
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 
 
 class Counter(Base):

@@ -12,13 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import (
-    Column,
     Connection,
     Engine,
-    MetaData,
-    PrimaryKeyConstraint,
-    String,
-    Table,
     column,
     create_engine,
     event,
@@ -32,35 +27,19 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError
 
 from qianxun.core.errors import BadSettings, MissingExtra
-from qianxun.records.database.postgres import (
-    BACKEND,
-    DRIVERS,
-    SCHEMA,
-    USUAL,
-    Reach,
-    arguments,
-    check,
-    create_schema,
-    lock_migrations,
-    lock_writers,
-    prepare,
-    schema_of,
-)
-from qianxun.records.schema import Base
+from qianxun.records.database.postgres import schema_of
+from qianxun.records.database.server import SQLITE, USUAL, WRITING, Reach, server_of
+from qianxun.records.schema import VERSIONS, Base
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
-HEAD = "0012"
-WRITING = "qianxun_writing"
-VERSIONS = Table(  # as Alembic has it
-    "alembic_version",
-    MetaData(),
-    Column("version_num", String(32), nullable=False),
-    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
-)
-
+HEAD = "0012"  # the newest of them
+DRIVERS = {  # as people write them → the dialect
+    **dict.fromkeys(("postgresql", "postgresql+psycopg", "postgres"), "postgresql"),
+    **dict.fromkeys(("mysql", "mysql+pymysql", "mariadb", "mariadb+pymysql"), "mysql"),
+}
 log = logging.getLogger(__name__)
 _ALEMBIC = threading.Lock()
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode  # made once: json.dumps makes one a call
@@ -88,7 +67,7 @@ def sqlite_url(path: Path) -> str:
 def open_database(url: str, reach: Reach = USUAL) -> Engine:
     """An engine for the URL, migrated to the newest schema. A file of this user is closed to all others."""
     engine = connect(url, reach)
-    if engine.dialect.name == "sqlite" and engine.url.database:
+    if engine.dialect.name == SQLITE and engine.url.database:
         _make_private(Path(engine.url.database))
     try:
         migrate(engine)
@@ -112,19 +91,20 @@ def _make_private(database: Path) -> None:
 def connect(url: str, reach: Reach = USUAL) -> Engine:
     """An engine for the URL; no connection is made yet. Raises BadSettings or MissingExtra."""
     parsed = parse(url)
-    is_server = parsed.get_backend_name() == BACKEND
-    options = arguments(parsed, reach) if is_server else {}
+    server = server_of(parsed.get_backend_name())
+    options = server.arguments(parsed, reach) if server is not None else {}
+    address = server.address(parsed) if server is not None else parsed
     try:
         # Parameters are user data: an error that quotes them would carry it into logs.
         engine = create_engine(
-            parsed, json_serializer=_dumps, json_deserializer=_loads, hide_parameters=True, **options
+            address, json_serializer=_dumps, json_deserializer=_loads, hide_parameters=True, **options
         )
     except ImportError as error:
-        raise MissingExtra("psycopg", "postgres") from error
-    if is_server:
-        prepare(engine, reach)
-        event.listen(engine, "begin", _begin_postgres)
-        return engine.execution_options(**{SCHEMA: reach.schema})
+        if server is None:
+            raise
+        raise MissingExtra(server.PACKAGE, server.EXTRA) from error
+    if server is not None:
+        return server.prepare(engine, reach)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -132,14 +112,17 @@ def connect(url: str, reach: Reach = USUAL) -> Engine:
 
 def parse(url: str) -> URL:
     """The URL of a supported database. Errors never quote it: it may contain a password."""
-    hint = "写成 postgresql://用户:密码@主机:5432/数据库；密码里的 @ : / 等字符写成 %40 %3A %2F"
+    hint = (
+        "写成 postgresql://用户:密码@主机:5432/数据库 或 mysql://用户:密码@主机:3306/数据库；"
+        "密码里的 @ : / 等字符写成 %40 %3A %2F"
+    )
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
         raise BadSettings("records.url 不是数据库的地址", hint=hint) from error
     if parsed.drivername in DRIVERS:
-        return parsed.set(drivername="postgresql+psycopg")
-    if parsed.drivername != "sqlite":
+        return parsed.set(drivername=DRIVERS[parsed.drivername])
+    if parsed.drivername != SQLITE:
         raise BadSettings(f"records.url 不支持 {parsed.drivername[:40]}", hint=hint)
     return parsed
 
@@ -151,19 +134,14 @@ def for_writing(engine: Engine) -> Engine:
 
 def for_reading(engine: Engine) -> Engine:
     """The same engine, whose transactions see one state of the database, however many statements they have."""
-    if engine.dialect.name != BACKEND:
-        return engine  # SQLite's do so by themselves
-    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    server = server_of(engine.dialect.name)
+    return engine if server is None else engine.execution_options(**server.READING)  # SQLite's do so by themselves
 
 
 def for_single_statements(engine: Engine) -> Engine:
     """The same engine for single statements: nothing is begun and nothing has to be ended."""
-    return engine if engine.dialect.name != BACKEND else engine.execution_options(isolation_level="AUTOCOMMIT")
-
-
-def _begin_postgres(connection: Connection) -> None:
-    if connection.get_execution_options().get(WRITING, False):
-        lock_writers(connection)
+    server = server_of(engine.dialect.name)
+    return engine if server is None else engine.execution_options(**server.SINGLE)
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -210,8 +188,9 @@ def _created(engine: Engine) -> bool:
 
     All migrations in turn give the same result (a test compares them) and take ten times as long.
     """
-    if engine.dialect.name == BACKEND:
-        return False
+    server = server_of(engine.dialect.name)
+    if server is not None:
+        return server.create(engine, HEAD)
     with for_writing(engine).begin() as connection:
         if inspect(connection).get_table_names():
             return False
@@ -254,14 +233,9 @@ def missing_revisions(engine: Engine) -> list[str]:
 
 @contextmanager
 def _migrating(engine: Engine) -> Iterator[Connection]:
-    if engine.dialect.name != BACKEND:
-        with for_writing(engine).begin() as connection:
-            yield connection
-        return
-    with engine.begin() as connection:
-        lock_migrations(connection)
-        check(connection)
-        create_schema(connection)
+    server = server_of(engine.dialect.name)
+    opened = for_writing(engine).begin() if server is None else server.migrating(engine)
+    with opened as connection:
         yield connection
 
 
@@ -276,14 +250,14 @@ def _alembic(connection: object) -> Config:
 
 def checkpoint(engine: Engine) -> None:
     """Brings what a write-ahead log of SQLite has into the database file, durably."""
-    if engine.dialect.name == "sqlite":
+    if engine.dialect.name == SQLITE:
         with engine.connect() as connection:
             connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
 
 
 def integrity_problems(tx: Connection) -> list[str]:
     """Problems that SQLite reports of its file; other databases check themselves."""
-    if tx.dialect.name != "sqlite":
+    if tx.dialect.name != SQLITE:
         return []
     found = [row[0] for row in tx.exec_driver_sql("PRAGMA integrity_check(5)")]
     return [problem for problem in found if problem != "ok"]

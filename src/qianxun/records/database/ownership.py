@@ -13,16 +13,17 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection, Engine, insert, text
+from sqlalchemy import Connection, Engine, insert
 from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.core.errors import FolderInUse, QianxunError
 from qianxun.records.database.counters import allocate, last
 from qianxun.records.database.open import for_single_statements, for_writing
-from qianxun.records.database.postgres import is_quiet, lock_number
+from qianxun.records.database.server import Server, server_of
 from qianxun.records.schema import Counter
 
 ENDING_SECONDS = 1.0  # a server notices a moment later that a process was killed
+PURPOSE = "owner"  # of the lock
 HINT = "一个数据库同时只由一个千寻进程打开：等它结束；若它是服务，请用 --url 连接它"
 
 
@@ -64,7 +65,7 @@ class Claim:
         session, self._session = self._session, None
         if session is not None:
             with suppress(SQLAlchemyError, QianxunError), session:  # the server may have stopped already
-                session.execute(text("SELECT pg_advisory_unlock(:number)"), {"number": lock_number("owner", session)})
+                _server(session).unlock_session(session, PURPOSE, is_shared=False)
 
 
 def identity(tx: Connection) -> str:
@@ -82,11 +83,11 @@ def _locked(engine: Engine) -> Connection:
     session = for_single_statements(engine).connect()
     try:
         session.detach()  # for as long as the process runs: not one of the pool's
-        number = lock_number("owner", session)
+        server = _server(session)
         give_up = time.monotonic() + ENDING_SECONDS
-        while not session.execute(text("SELECT pg_try_advisory_lock(:number)"), {"number": number}).scalar():
+        while not server.lock_session(session, PURPOSE, is_shared=False):
             if time.monotonic() > give_up:
-                raise FolderInUse(f"数据库正被另一个进程使用：{_holder(session, number)}", hint=HINT)
+                raise FolderInUse(f"数据库正被另一个进程使用：{server.lock_holder(session, PURPOSE)}", hint=HINT)
             time.sleep(0.05)
     except BaseException:
         session.close()
@@ -95,20 +96,10 @@ def _locked(engine: Engine) -> Connection:
 
 
 def _is_open(session: Connection) -> bool:
-    return not session.invalidated and is_quiet(session.connection.dbapi_connection)
+    return not session.invalidated and _server(session).is_quiet(session.connection.dbapi_connection)
 
 
-def _holder(session: Connection, number: int) -> str:
-    query = """
-        SELECT a.application_name, a.client_addr, a.backend_start
-        FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
-        WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-          AND l.classid::bigint = :high AND l.objid::bigint = :low
-    """
-    halves = {"high": number >> 32 & 0xFFFFFFFF, "low": number & 0xFFFFFFFF}
-    found = session.execute(text(query), halves).first()
-    if found is None:
-        return "（它刚刚结束，请重试）"
-    address = f"，来自 {found.client_addr}" if found.client_addr else ""
-    return f"{found.application_name or '（没有名字）'}{address}，始于 {found.backend_start:%Y-%m-%d %H:%M:%S%z}"
+def _server(session: Connection) -> Server:
+    server = server_of(session.dialect.name)
+    assert server is not None, "a file has no such lock"
+    return server

@@ -8,55 +8,52 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
-import platform
 import re
 import select
-import sys
 import time
-from collections.abc import Generator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
 from qianxun.core.errors import BadInput, BadSettings, RecordsUnavailable
+from qianxun.records.database.server import (
+    GRACE_SECONDS,
+    IDLE_WRITER_SECONDS,
+    KEEPALIVE_SECONDS,
+    WRITE_SECONDS,
+    WRITING,
+    Deadlocked,
+    Reach,
+    first_line,
+    own_name,
+)
 
-BACKEND = "postgresql"
+BACKEND: Final = "postgresql"
+DRIVER = "postgresql+psycopg"
+PACKAGE, EXTRA = "psycopg", "postgres"
 SCHEMA = "qianxun_schema"  # the execution option that names it
-DRIVERS = ("postgresql", "postgresql+psycopg", "postgres")
-WRITE_SECONDS = 600  # for one statement of a writer: to remove a large base takes a while
-IDLE_WRITER_SECONDS = 300  # a process that hangs inside a transaction blocks all writers no longer than this
-KEEPALIVE_SECONDS = 30
-GRACE_SECONDS = 5.0  # in which a server is to report that a statement's time is up; one that does not hangs
+READING: Mapping[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+SINGLE: Mapping[str, Any] = {"isolation_level": "AUTOCOMMIT"}
 # A server that is cut off is abandoned after a minute, not after the quarter of an hour that TCP takes.
 CUT_OFF = {"keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000}
-NAME_LIMIT = 63  # bytes of an identifier, and of the name that a session gives itself
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """How a database server is reached. SQLite is a file and takes none of it."""
-
-    pool_size: int = 10  # connections of one process
-    connect_seconds: float = 5.0
-    statement_seconds: float = 30.0  # after which a reading statement is cancelled
-    schema: str = ""  # "": the first of the search path, which is `public` unless chosen otherwise
-
-
-USUAL = Reach()
+def address(url: URL) -> URL:
+    """The URL as the driver takes it."""
+    return url.set(drivername=DRIVER)
 
 
 def arguments(url: URL, reach: Reach) -> dict[str, Any]:
     """The arguments of SQLAlchemy's `create_engine` besides the URL."""
     options = {
         "connect_timeout": max(2, math.ceil(reach.connect_seconds)),  # libpq takes whole seconds, and 1 for 2
-        "application_name": _own_name(),
+        "application_name": own_name(),
         "keepalives_idle": KEEPALIVE_SECONDS,
         "client_encoding": "utf8",
         **CUT_OFF,
@@ -69,7 +66,7 @@ def arguments(url: URL, reach: Reach) -> dict[str, Any]:
     }
 
 
-def prepare(engine: Engine, reach: Reach) -> None:
+def prepare(engine: Engine, reach: Reach) -> Engine:
     """Sets every new connection up, and translates errors."""
     if reach.schema and not _SCHEMA.fullmatch(reach.schema):
         raise BadSettings(f"records.schema 不能是 {reach.schema[:80]!r}", hint="用小写字母、数字和下划线，字母开头")
@@ -103,6 +100,8 @@ def prepare(engine: Engine, reach: Reach) -> None:
     event.listen(engine, "connect", set_up)
     event.listen(engine, "checkout", check_alive)
     event.listen(engine, "handle_error", _translate_error)
+    event.listen(engine, "begin", begin)
+    return engine.execution_options(**{SCHEMA: reach.schema})
 
 
 def wait_at_most(connection: Connection, seconds: float | None) -> None:
@@ -172,6 +171,25 @@ def create_schema(connection: Connection) -> None:
         connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
 
 
+def begin(connection: Connection) -> None:
+    if connection.get_execution_options().get(WRITING, False):
+        lock_writers(connection)
+
+
+def create(_engine: Engine, _head: str) -> bool:
+    """The migrations do it."""
+    return False
+
+
+@contextmanager
+def migrating(engine: Engine) -> Iterator[Connection]:
+    with engine.begin() as connection:
+        lock_migrations(connection)
+        check(connection)
+        create_schema(connection)
+        yield connection
+
+
 def lock_writers(connection: Connection) -> None:
     """Waits for the other writers of this database; they wait for us until the transaction ends."""
     number = lock_number("writing", connection)
@@ -195,6 +213,40 @@ def lock_number(purpose: str, connection: Connection) -> int:
     return int.from_bytes(named[:8], "big", signed=True)
 
 
+# ── a lock for as long as a session lasts ───────────────────────────────────────────────────────
+
+
+def lock_session(session: Connection, purpose: str, *, is_shared: bool) -> bool:
+    """Takes the lock if it is free, or shared by all who have it."""
+    number = lock_number(purpose, session)
+    return bool(session.exec_driver_sql(f"SELECT pg_try_advisory_lock{'_shared' * is_shared}({number})").scalar())
+
+
+def unlock_session(session: Connection, purpose: str, *, is_shared: bool) -> None:
+    session.exec_driver_sql(f"SELECT pg_advisory_unlock{'_shared' * is_shared}({lock_number(purpose, session)})")
+
+
+def lock_holder(session: Connection, purpose: str) -> str:
+    """Who has the lock, for people to read."""
+    number = lock_number(purpose, session)
+    found = session.exec_driver_sql(
+        f"""SELECT a.application_name, a.client_addr, a.backend_start
+            FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)
+            WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+              AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+              AND l.classid::bigint = {number >> 32 & 0xFFFFFFFF} AND l.objid::bigint = {number & 0xFFFFFFFF}
+            ORDER BY a.backend_start"""
+    ).first()
+    if found is None:
+        return "（它刚刚结束，请重试）"
+    address = f"，来自 {found.client_addr}" if found.client_addr else ""
+    return f"{found.application_name or '（没有名字）'}{address}，始于 {found.backend_start:%Y-%m-%d %H:%M:%S%z}"
+
+
+def database_bytes(tx: Connection) -> int:
+    return int(tx.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
+
+
 # ── errors ───────────────────────────────────────────────────────────────────────────────────────
 
 _REASONS = (
@@ -211,6 +263,7 @@ _REASONS = (
     (re.compile(r"starting up|shutting down|recovery"), "数据库服务器正在启动或停止", "稍后重试"),
 )  # fmt: skip
 _BAD_DATA = ("22001", "22003", "22021", "22P05")  # too long, out of range, not a character of the encoding
+_DEADLOCKS = ("40P01", "40001")
 _CANCELED, _LOCK_TIMEOUT, _NO_SCHEMA, _NOT_ALLOWED = "57014", "55P03", "3F000", "42501"
 
 
@@ -221,11 +274,13 @@ def translate(error: BaseException, *, is_disconnect: bool, is_connected: bool) 
         return RecordsUnavailable(
             "数据库没有在限定的时间内答复", hint="稍后重试；常常如此时调大 records.statement_seconds"
         )
+    if state in _DEADLOCKS:
+        return Deadlocked("数据库撤销了这次写入，因为它与另一次相互等待", hint="稍后重试")
     if state == _NO_SCHEMA:
         return BadSettings("数据库里没有可以建表的 schema", hint="用 records.schema 指明一个，缺少时会自动创建")
     if state == _NOT_ALLOWED:
         return BadSettings(
-            f"数据库用户没有权限：{_first_line(error)}", hint="请管理员授予在这个 schema 中建表和读写的权限"
+            f"数据库用户没有权限：{first_line(error)}", hint="请管理员授予在这个 schema 中建表和读写的权限"
         )
     if is_disconnect or not is_connected:
         return _unreachable(error)
@@ -245,14 +300,9 @@ def _unreachable(error: BaseException) -> RecordsUnavailable:
         if pattern.search(words):
             return RecordsUnavailable(message, hint=hint)
     return RecordsUnavailable(
-        f"连不上数据库：{_first_line(error)}",
+        f"连不上数据库：{first_line(error)}",
         hint="检查 records.url 的主机与端口，以及数据库服务器是否在运行；恢复后会自动重连",
     )
-
-
-def _first_line(error: BaseException) -> str:
-    """The driver names hosts, users and databases; passwords it never names."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
 def _translate_error(context: ExceptionContext) -> None:
@@ -272,10 +322,3 @@ def without_detail(error: Any) -> bool:
         return False
     error.args = (error.diag.message_primary,)
     return True
-
-
-def _own_name() -> str:
-    """The name of our sessions in the server's lists."""
-    command = " ".join([Path(sys.argv[0]).name, *(word for word in sys.argv[1:2] if word.isalpha())])  # no secret
-    name = f"qianxun {os.getpid()} {platform.node()} {command}"
-    return name.encode("ascii", "replace").decode()[:NAME_LIMIT]

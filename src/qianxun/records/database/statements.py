@@ -20,7 +20,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from qianxun.core.types import Keys
-from qianxun.records.database.postgres import BACKEND, translate, without_detail
+from qianxun.records.database.postgres import BACKEND
+from qianxun.records.database.server import SQLITE, server_of
 from qianxun.records.schema import Base, ChunkRow, DocumentRow
 
 Process = Callable[[Any], Any]
@@ -131,7 +132,7 @@ class Compiled:
 def reading_damage(tx: Connection) -> Iterator[None]:
     """Texts that are not UTF-8 any more are read as far as they are: their row's checksum tells, and they keep nothing
     else that a statement reads from being read. Not always: it takes SQLite's driver six times as long a text."""
-    if tx.dialect.name == BACKEND:  # which checks what it is given
+    if tx.dialect.name != SQLITE:  # servers check what they are given
         yield
         return
     connection: Any = tx.connection.dbapi_connection
@@ -147,11 +148,12 @@ def translated(tx: Connection, sql: str, error: Any) -> Any:
     is_disconnect = tx.dialect.is_disconnect(error, tx.connection.dbapi_connection, None)
     if is_disconnect:
         tx.invalidate(error)
-    if tx.dialect.name == BACKEND:
-        ours = translate(error, is_disconnect=is_disconnect, is_connected=True)
+    server = server_of(tx.dialect.name)
+    if server is not None:
+        ours = server.translate(error, is_disconnect=is_disconnect, is_connected=True)
         if ours is not None:
             return ours
-        without_detail(error)
+        server.without_detail(error)
     return DBAPIError.instance(sql, None, error, tx.dialect.loaded_dbapi.Error)
 
 

@@ -1,0 +1,601 @@
+"""Records on MySQL and MariaDB: how their connections are opened, their tables created, and their errors as ours.
+
+Writers take the lock of one row for their whole transaction, as PostgreSQL's take an advisory lock: what was read
+before a write is still true when it commits. Behind that lock they read what is committed (READ COMMITTED), so that no
+gap between rows is ever locked; readers see one state (REPEATABLE READ, READ ONLY). Where no transaction was begun
+every statement commits by itself: a single one is one exchange with the server.
+
+Texts compare by their bytes, and no two that differ are the same, not even by a space at the end: the collation is
+``utf8mb4_0900_bin`` on MySQL and ``utf8mb4_nopad_bin`` on MariaDB. JSON is stored as text: MySQL's own type sorts keys
+and rounds numbers, and a checksum covers what was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import re
+import select
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Column, Connection, Engine, Table, event, inspect, text, update
+from sqlalchemy.dialects.mysql.base import MySQLDDLCompiler, MySQLTypeCompiler
+from sqlalchemy.engine import URL, ExceptionContext
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+
+from qianxun.core.errors import BadInput, BadSettings, RecordsUnavailable
+from qianxun.records.database.server import (
+    GRACE_SECONDS,
+    IDLE_WRITER_SECONDS,
+    KEEPALIVE_SECONDS,
+    WRITE_SECONDS,
+    WRITING,
+    Deadlocked,
+    Reach,
+    first_line,
+    own_name,
+)
+from qianxun.records.schema import VERSIONS, Base
+
+log = logging.getLogger(__name__)
+
+DRIVER = "mysql+pymysql"
+PACKAGE, EXTRA = "pymysql", "mysql"
+READ_ONLY, AUTOMATIC = "qianxun_read_only", "qianxun_automatic"  # execution options
+READING: Mapping[str, Any] = {READ_ONLY: True}
+SINGLE: Mapping[str, Any] = {AUTOMATIC: True}
+LOCK: Final = "qianxun_writers"  # the table whose only row writers lock
+CREATING: Final = "creating"  # in the place of a version while the tables are being created
+FOREVER: Final = 31_536_000  # seconds, where a server takes no zero for none
+STATEMENT_OVERHEAD: Final = 1024  # bytes of a packet besides the statement
+SSL_MODES: Final = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
+OPTIONS: Final = ("ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket", "charset")
+SQL_MODE: Final = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+
+# The log of searches as it is documented (docs/seeds.md), for whoever reads it with a program of their own.
+LOG: Final = "knowledge_retrieval_log"
+LOG_COMMENT: Final = "召回日志表"
+LOG_COLUMNS: Final = {
+    "id": "bigint unsigned NOT NULL AUTO_INCREMENT",
+    "knowledge_base_id": "bigint unsigned NOT NULL COMMENT '知识库ID'",
+    "query": "varchar(2048) NOT NULL DEFAULT '' COMMENT '用户原始查询'",
+    "retrieval_params": "json DEFAULT NULL COMMENT '检索参数快照(阈值/权重等)'",
+    "chunk_count": "int NOT NULL DEFAULT '0' COMMENT '召回chunk数'",
+    "time_cost_ms": "int NOT NULL DEFAULT '0' COMMENT '查询耗时(ms)'",
+    "created_at": "datetime(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6)",
+    "updated_at": "datetime(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6) ON UPDATE CURRENT_TIMESTAMP(6)",
+}
+
+
+def address(url: URL) -> URL:
+    """As the driver takes it. Options of ours and of TLS are arguments."""
+    plain = url.difference_update_query([name for name in OPTIONS if name != "unix_socket"])
+    return plain.set(drivername=DRIVER)
+
+
+def arguments(url: URL, reach: Reach) -> dict[str, Any]:
+    """The arguments of SQLAlchemy's `create_engine` besides the URL. Raises BadSettings."""
+    if unknown := sorted(set(url.query) - set(OPTIONS)):
+        raise BadSettings(f"records.url 里有不认得的选项 {unknown[0][:40]}", hint=f"MySQL 可用：{'、'.join(OPTIONS)}")
+    if not url.database:
+        raise BadSettings("records.url 没有写数据库的名字", hint="写成 mysql://用户:密码@主机:3306/数据库")
+    options: dict[str, Any] = {
+        "connect_timeout": max(1, math.ceil(reach.connect_seconds)),
+        "read_timeout": reach.statement_seconds + GRACE_SECONDS if reach.statement_seconds else None,
+        "write_timeout": WRITE_SECONDS,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "program_name": own_name(),
+    }
+    return {
+        "pool_size": reach.pool_size,
+        "max_overflow": 0,
+        "pool_timeout": reach.connect_seconds,
+        "connect_args": options | _tls(url),
+    }
+
+
+def _tls(url: URL) -> dict[str, Any]:
+    """Encrypted where the server can, unless the URL says otherwise; a certificate authority is there to be asked."""
+    given = {name: str(value) for name, value in url.query.items()}
+    mode = given.get("ssl_mode", "verify_identity" if "ssl_ca" in given else "preferred").lower().replace("-", "_")
+    if mode not in SSL_MODES:
+        raise BadSettings(f"records.url 的 ssl_mode 不能是 {mode[:40]}", hint=f"可用：{'、'.join(SSL_MODES)}")
+    if mode == "disabled" or ("unix_socket" in given and mode == "preferred"):
+        return {"ssl_disabled": True}
+    if mode == "preferred":
+        return {}
+    try:
+        context = ssl.create_default_context(cafile=given.get("ssl_ca"))
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # which the certificates that MySQL makes by itself do not meet
+        context.check_hostname = mode == "verify_identity"
+        context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
+        if "ssl_cert" in given:
+            context.load_cert_chain(given["ssl_cert"], given.get("ssl_key"))
+    except (OSError, ssl.SSLError) as error:
+        raise BadSettings(
+            f"records.url 的证书用不了：{error}", hint="检查 ssl_ca、ssl_cert、ssl_key 的路径与内容"
+        ) from error
+    return {"ssl": context}
+
+
+def prepare(engine: Engine, reach: Reach) -> Engine:
+    """Sets every new connection up, and translates errors."""
+    if reach.schema:
+        raise BadSettings("records.schema 是 PostgreSQL 的；MySQL 没有", hint="去掉它，在 records.url 里写数据库的名字")
+    dialect: Any = engine.dialect
+    dialect.ddl_compiler = _Tables
+    dialect.type_compiler_instance = _Types(dialect)
+    kind = connection_type(dialect.loaded_dbapi)
+
+    def set_up(connection: Any, _record: Any) -> None:
+        connection.set_up(_session(str(connection.server_version), reach.statement_seconds))
+
+    def check_alive(connection: DBAPIConnection, _record: Any, _proxy: Any) -> None:
+        if not is_quiet(connection):
+            raise InvalidatePoolError
+        connection.restore()
+
+    event.listen(engine, "do_connect", lambda _dialect, _record, given, named: kind(*given, **named))
+    event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy asks what it needs to know
+    event.listen(engine, "checkout", check_alive)
+    event.listen(engine, "handle_error", _translate_error)
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+def _session(version: str, seconds: float) -> dict[str, str]:
+    """The variables of every session. Times are in UTC and errors are errors, whatever the server's defaults are."""
+    always = {
+        "time_zone": "'+00:00'",
+        "sql_mode": f"'{SQL_MODE}'",
+        "innodb_lock_wait_timeout": str(max(1, math.ceil(seconds)) if seconds else FOREVER),
+    }
+    if "mariadb" in version.lower():
+        idle = {"idle_transaction_timeout": str(IDLE_WRITER_SECONDS)}
+        return always | idle | {"tx_isolation": "'REPEATABLE-READ'", "max_statement_time": f"{seconds:g}"}
+    theirs = {"transaction_isolation": "'REPEATABLE-READ'", "max_execution_time": str(round(seconds * 1000))}
+    if "oceanbase" in version.lower():  # in microseconds; ten seconds for any statement unless one says otherwise
+        limit = str(round((seconds or FOREVER) * 1_000_000))
+        theirs |= {"ob_query_timeout": limit, "ob_trx_lock_timeout": limit}
+        theirs |= {"ob_trx_timeout": str(WRITE_SECONDS * 1_000_000), "ob_trx_idle_timeout": "300000000"}
+    return always | theirs
+
+
+def _for_writing(version: str) -> dict[str, str]:
+    """What a writer has instead: it reads what is committed, and has more time."""
+    if "mariadb" in version.lower():
+        return {"@@tx_isolation": "'READ-COMMITTED'", "max_statement_time": str(WRITE_SECONDS)}
+    theirs = {"@@transaction_isolation": "'READ-COMMITTED'", "max_execution_time": str(WRITE_SECONDS * 1000)}
+    if "oceanbase" in version.lower():
+        return theirs | {"ob_query_timeout": str(WRITE_SECONDS * 1_000_000)}
+    return theirs | {"wait_timeout": str(IDLE_WRITER_SECONDS)}
+
+
+def connection_type(driver: Any) -> Any:
+    """The driver's kind of connection, which knows whether a transaction was begun, what the server takes at once, and
+    what to put back after a writer. ``driver`` is the module pymysql, as SQLAlchemy has imported it."""
+
+    class OwnConnection(driver.connections.Connection):  # type: ignore[misc]
+        began = False
+        largest = 1 << 62  # bytes of a statement
+        _variables: dict[str, str] = {}  # noqa: RUF012  # of the session, replaced when it is set up
+        _changed: tuple[str, ...] = ()
+        _read_timeout: float | None
+        _tls: Any = None
+
+        def set_up(self, variables: dict[str, str]) -> None:
+            if not self.unix_socket:
+                _keep_alive(self._sock)
+            with self.cursor() as cursor:
+                cursor.execute("SELECT @@max_allowed_packet, @@wait_timeout")
+                self.largest, idle = cursor.fetchone()
+            self._variables = variables | {"wait_timeout": str(idle)}
+            self._set(variables)
+
+        def widen(self, variables: dict[str, str], seconds: float | None) -> None:
+            """Other limits, until `restore`."""
+            self._changed = tuple(name for name in variables if name in self._variables)
+            self._set(variables)
+            self._read_timeout = seconds
+
+        def restore(self) -> None:
+            if self._changed:
+                self._set({name: self._variables[name] for name in self._changed})
+                self._changed = ()
+            self._read_timeout = self._given_timeout
+
+        def _set(self, variables: dict[str, str]) -> None:
+            with self.cursor() as cursor:
+                cursor.execute("SET " + ", ".join(f"{name} = {value}" for name, value in variables.items()))
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            self._given_timeout = named.get("read_timeout")
+            super().__init__(*given, **named)
+
+        def begin(self, statement: str = "START TRANSACTION") -> None:
+            with self.cursor() as cursor:
+                cursor.execute(statement)
+            self.began = True
+
+        def commit(self) -> None:
+            if self.began:
+                super().commit()
+            self.began = False
+
+        def rollback(self) -> None:
+            began, self.began = self.began, False
+            if began:
+                super().rollback()
+
+        def query(self, sql: Any, unbuffered: bool = False) -> Any:
+            written = sql.encode(self.encoding, "surrogateescape") if isinstance(sql, str) else sql
+            if len(written) + STATEMENT_OVERHEAD > self.largest:  # the server would hang up in the middle of it
+                raise driver.DataError(_TOO_LARGE, f"{len(written)} > max_allowed_packet {self.largest}")
+            return super().query(written, unbuffered)
+
+        def _create_ssl_ctx(self, given: Any) -> Any:
+            """For encryption without a certificate authority one context will do: to make one takes 20 ms."""
+            if given:
+                return super()._create_ssl_ctx(given)
+            if OwnConnection._tls is None:
+                OwnConnection._tls = super()._create_ssl_ctx({})
+            return OwnConnection._tls
+
+    return OwnConnection
+
+
+def _keep_alive(connected: socket.socket) -> None:
+    """A server that is cut off is abandoned after a minute, not after the hours that TCP takes."""
+    wanted = {"TCP_KEEPIDLE": KEEPALIVE_SECONDS, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
+    for name, value in wanted.items():
+        if (option := getattr(socket, name, None)) is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def is_quiet(connection: Any) -> bool:
+    """Whether an idle connection is alive, as far as this end knows: one that the server has closed (after its
+    ``wait_timeout``, say) has something to be read. A round trip would take as long as the statement it is for."""
+    if not connection.open:
+        return False
+    waiting = select.poll()
+    waiting.register(connection._sock.fileno(), select.POLLIN)
+    return not waiting.poll(0)
+
+
+def wait_at_most(connection: Connection, seconds: float | None) -> None:
+    """How long the rest of this transaction waits for the reply to a statement; None: without limit."""
+    _driver(connection)._read_timeout = seconds
+
+
+def _driver(connection: Connection) -> Any:
+    return connection.connection.dbapi_connection
+
+
+def begin(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if options.get(WRITING, False):
+        _begin_writing(connection)
+    elif options.get(READ_ONLY, False):
+        _driver(connection).begin("START TRANSACTION READ ONLY")
+    elif not options.get(AUTOMATIC, False):
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        _driver(connection).begin()
+
+
+def _begin_writing(connection: Connection) -> None:
+    opened = _driver(connection)
+    opened.widen(_for_writing(str(opened.server_version)), WRITE_SECONDS + GRACE_SECONDS)
+    opened.begin()
+    lock_writers(connection)
+
+
+def lock_writers(connection: Connection) -> None:
+    """Waits for the other writers of this database; they wait for us until the transaction ends."""
+    connection.exec_driver_sql(f"SELECT id FROM {LOCK} WHERE id = 1 FOR UPDATE")
+
+
+def database_bytes(tx: Connection) -> int:
+    query = "SELECT sum(data_length + index_length) FROM information_schema.tables WHERE table_schema = database()"
+    return int(tx.execute(text(query)).scalar_one() or 0)
+
+
+# ── tables ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def collation_of(dialect: Any) -> str:
+    """Compares texts by their bytes, spaces at the end included, where the server has one that does."""
+    version: tuple[int, ...] = dialect.server_version_info or ()
+    if dialect.is_mariadb:
+        return "utf8mb4_nopad_bin"
+    return "utf8mb4_0900_bin" if version >= (8, 0, 17) else "utf8mb4_bin"
+
+
+class _Tables(MySQLDDLCompiler):
+    """Every table is ours to the letter, whatever the defaults of the server or the database are."""
+
+    def get_column_specification(self, column: Column[Any], **kw: Any) -> str:
+        if column.table is not None and column.table.name == LOG and column.name in LOG_COLUMNS:
+            return f"{self.preparer.format_column(column)} {LOG_COLUMNS[column.name]}"
+        return super().get_column_specification(column, **kw)
+
+    def post_create_table(self, table: Table) -> str:
+        comment = f" COMMENT='{LOG_COMMENT}'" if table.name == LOG else ""
+        return f" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE={collation_of(self.dialect)}{comment}"
+
+
+class _Types(MySQLTypeCompiler):
+    """MySQL's plain types hold 64 kB and whole seconds."""
+
+    def visit_DATETIME(self, type_: Any, **kw: Any) -> str:
+        return "DATETIME(6)"
+
+    def visit_TEXT(self, type_: Any, **kw: Any) -> str:
+        return "LONGTEXT"
+
+    def visit_large_binary(self, type_: Any, **kw: Any) -> str:
+        return "LONGBLOB"
+
+    def visit_JSON(self, type_: Any, **kw: Any) -> str:
+        return "LONGTEXT"
+
+
+def create(engine: Engine, head: str) -> bool:
+    """Creates the newest tables in a new database, or finishes what was begun: nothing is undone here when a process
+    dies among its statements."""
+    with _alone(engine) as connection:
+        check(connection)
+        versions = VERSIONS.name in inspect(connection).get_table_names()
+        state = connection.execute(VERSIONS.select()).scalars().all() if versions else []
+        if versions and state != [CREATING]:
+            return False
+        if not versions:
+            _expect_room(connection)
+            connection.execute(_with_marker())
+        _create_tables(connection)
+        connection.execute(update(VERSIONS).values(version_num=head))
+    return True
+
+
+def _with_marker() -> Any:
+    """The table and its marker at once: no process can die between the two."""
+    return text(
+        f"CREATE TABLE {VERSIONS.name} (version_num VARCHAR(32) NOT NULL, PRIMARY KEY (version_num)) "
+        f"ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 SELECT '{CREATING}' AS version_num"
+    )
+
+
+def _expect_room(connection: Connection) -> None:
+    """Raises BadSettings where another program has tables of the same names."""
+    if taken := sorted({*Base.metadata.tables, LOCK} & set(inspect(connection).get_table_names())):
+        raise BadSettings(
+            f"数据库里已有别的程序的表 {taken[0]}，没有改动任何东西", hint="在 records.url 里换一个空的数据库"
+        )
+
+
+def _create_tables(connection: Connection) -> None:
+    """What an unfinished creation left has no rows in it: nobody was handed the database yet."""
+    Base.metadata.drop_all(connection)
+    Base.metadata.create_all(connection, checkfirst=False)
+    create_lock(connection)
+
+
+def create_lock(connection: Connection) -> None:
+    connection.exec_driver_sql(f"CREATE TABLE IF NOT EXISTS {LOCK} (id INT NOT NULL PRIMARY KEY) ENGINE=InnoDB")
+    connection.exec_driver_sql(f"INSERT IGNORE INTO {LOCK} (id) VALUES (1)")
+
+
+def check(connection: Connection) -> None:
+    """Warns where ids that differ by a space at the end alone are the same to the server."""
+    if collation_of(connection.dialect) == "utf8mb4_bin":
+        log.warning("这台数据库服务器没有区分结尾空格的排序规则：只差结尾空格的编号和名称会被当成同一个而拒绝")
+
+
+@contextmanager
+def migrating(engine: Engine) -> Iterator[Connection]:
+    """Alone, and with writers waiting. Statements that define tables commit by themselves here, so that the lock has a
+    connection of its own; what a process that died had already done is passed over (`migrations/env.py`)."""
+    with _alone(engine) as connection:
+        create_lock(connection)
+        with engine.begin() as guard:
+            wait_at_most(guard, None)
+            lock_writers(guard)
+            yield connection
+
+
+@contextmanager
+def _alone(engine: Engine) -> Iterator[Connection]:
+    """A connection on which every statement commits by itself, and the only one that creates or migrates."""
+    with engine.execution_options(**SINGLE).connect() as connection:
+        wait_at_most(connection, None)
+        _driver(connection).widen({"innodb_lock_wait_timeout": str(FOREVER), **_unhurried(connection)}, None)
+        name = lock_name("migrating", connection)
+        _ask(connection, f"get_lock(:name, {FOREVER})", name)
+        try:
+            yield connection
+            connection.commit()
+        finally:
+            if not connection.invalidated:
+                connection.rollback()
+                _ask(connection, "release_lock(:name)", name)
+
+
+def _unhurried(connection: Connection) -> dict[str, str]:
+    return {"max_statement_time" if connection.dialect.is_mariadb else "max_execution_time": "0"}  # type: ignore[attr-defined]
+
+
+ALREADY: Final = {
+    1050: "table exists",
+    1051: "unknown table",
+    1060: "column exists",
+    1061: "index exists",
+    1091: "cannot drop: not there",
+    1826: "foreign key exists",
+}
+
+
+def is_already_done(error: BaseException) -> bool:
+    """Whether a statement of a migration was refused because an earlier attempt had come as far."""
+    return _code(getattr(error, "orig", error)) in ALREADY
+
+
+# ── a lock for as long as a session lasts ───────────────────────────────────────────────────────
+
+# The server's locks have one owner each. A shared one is one of so many places, and one's own is a place that is given
+# while all others are free; whoever looks for a place does so alone.
+PLACES: Final = 256
+
+
+def lock_name(purpose: str, connection: Connection) -> str:
+    """Of a lock of ours. The server has one list of them for all its databases, and names of 64 characters."""
+    database = str(connection.engine.url.database)
+    return f"qianxun {purpose} {hashlib.sha256(database.encode()).hexdigest()[:24]}"
+
+
+def lock_session(session: Connection, purpose: str, *, is_shared: bool) -> bool:
+    """Takes the lock if it is free, or shared by all who have it."""
+    name = lock_name(purpose, session)
+    if not _ask(session, "get_lock(:name, 5)", f"{name} gate"):
+        return False
+    try:
+        taken = _taken(session, name)
+        if taken and not (is_shared and 0 not in taken):
+            return False
+        place = next((number for number in range(1, PLACES) if number not in taken), None) if is_shared else 0
+        return place is not None and _ask(session, "get_lock(:name, 0)", f"{name} {place}")
+    finally:
+        _ask(session, "release_lock(:name)", f"{name} gate")
+
+
+def unlock_session(session: Connection, purpose: str, *, is_shared: bool) -> None:
+    """Of all places the session has one; to let go of what is another's does nothing."""
+    name = lock_name(purpose, session)
+    own = session.exec_driver_sql("SELECT connection_id()").scalar_one()
+    for place, holder in _taken(session, name).items():
+        if holder == own:
+            _ask(session, "release_lock(:name)", f"{name} {place}")
+
+
+def lock_holder(session: Connection, purpose: str) -> str:
+    """Who has the lock, for people to read."""
+    holders = list(_taken(session, lock_name(purpose, session)).values())
+    if not holders:
+        return "（它刚刚结束，请重试）"
+    query = text("SELECT user, host FROM information_schema.processlist WHERE id = :id")
+    found = session.execute(query, {"id": holders[0]}).first()
+    return f"数据库连接 {holders[0]}" + (f"，用户 {found.user}，来自 {found.host}" if found is not None else "")
+
+
+def _taken(session: Connection, name: str) -> dict[int, int]:
+    """The places that are taken, and the sessions that have them."""
+    places = ", ".join(f"is_used_lock('{name} {place}')" for place in range(PLACES))
+    holders = session.exec_driver_sql(f"SELECT {places}").one()
+    return {place: int(holder) for place, holder in enumerate(holders) if holder is not None}
+
+
+def _ask(session: Connection, function: str, name: str) -> bool:
+    return session.execute(text(f"SELECT {function}"), {"name": name}).scalar() == 1
+
+
+# ── errors ───────────────────────────────────────────────────────────────────────────────────────
+
+_TOO_LARGE: Final = 1153
+_DEADLOCK: Final = 1213
+_TOO_SLOW: Final = (1205, 1317, 1969, 3024)  # a lock, or the statement's own time
+_BAD_DATA: Final = (1264, 1366, 1406, 3988)  # out of range, not a character, too long
+_NOT_ALLOWED: Final = (1142, 1143, 1227, 1370)
+_READ_ONLY_SERVER: Final = (1290, 1836)
+_REASONS: Final = {
+    1044: ("数据库用户没有使用这个数据库的权限", "请管理员授予这个数据库的全部权限，或改正 records.url"),
+    1045: ("数据库不接受这个用户名或密码", "核对 records.url 里的用户名和密码"),
+    1698: ("数据库不接受这个用户名或密码", "核对 records.url 里的用户名和密码"),
+    1049: ("数据库服务器上没有这个数据库", "先创建它：CREATE DATABASE 名称 CHARACTER SET utf8mb4，或改正 records.url"),
+    1040: ("数据库服务器的连接已用完", "调小 records.pool_size，或调大服务器的 max_connections"),
+    1203: ("数据库服务器的连接已用完", "调小 records.pool_size，或调大服务器的 max_user_connections"),
+    1130: ("数据库服务器不许从这里连接", "请管理员放行这台机器（CREATE USER '用户'@'主机'）"),
+    1129: ("数据库服务器不许从这里连接：失败的次数太多", "请管理员运行 FLUSH HOSTS"),
+    1053: ("数据库服务器正在停止", "稍后重试"),
+    2026: ("与数据库服务器的加密连接没有建立", "检查 records.url 的 ssl_mode 与 ssl_ca，以及服务器的证书"),
+}
+# What messages quote of a row or of a statement, which has its values in it.
+_QUOTED: Final = re.compile(r"(?s)(entry|value:?|near|function|at row) '.*'(?= for | at line|$)")
+
+
+def _code(error: BaseException | None) -> int:
+    arguments: tuple[Any, ...] = getattr(error, "args", ())
+    return arguments[0] if arguments and isinstance(arguments[0], int) else 0
+
+
+def translate(error: BaseException, *, is_disconnect: bool, is_connected: bool) -> Exception | None:
+    """An error of the driver as one of ours; None where it is not about reaching the database."""
+    code = _code(error)
+    if code == _DEADLOCK:
+        return Deadlocked("数据库撤销了这次写入，因为它与另一次相互等待", hint="稍后重试")
+    if code in _TOO_SLOW:
+        return RecordsUnavailable(
+            "数据库没有在限定的时间内答复", hint="稍后重试；常常如此时调大 records.statement_seconds"
+        )
+    if code in _READ_ONLY_SERVER and "read" in str(error):
+        return RecordsUnavailable(
+            "数据库服务器现在是只读的：多半是从库，或正在切换主库", hint="把 records.url 指向主库；切换中的稍后重试"
+        )
+    if code in _NOT_ALLOWED:
+        return BadSettings(
+            f"数据库用户没有权限：{first_line(error)}", hint="请管理员授予在这个数据库中建表和读写的权限"
+        )
+    if is_disconnect or not is_connected:
+        return _unreachable(error)
+    if code == _TOO_LARGE:
+        return BadInput(
+            "有一项内容比数据库服务器一次能收的还大",
+            hint="请管理员调大服务器的 max_allowed_packet（例如 256M），再重试",
+        )
+    if code in _BAD_DATA:
+        return BadInput("有一项内容是数据库存不下的：太长、太大，或含有空字符（NUL）", hint="缩短或改正后再提交")
+    return None
+
+
+def _unreachable(error: BaseException) -> RecordsUnavailable:
+    code = _code(error)
+    if code in _REASONS:
+        message, hint = _REASONS[code]
+        return RecordsUnavailable(message, hint=hint)
+    words = first_line(error)
+    if "cryptography" in words:
+        return RecordsUnavailable(
+            "这个数据库用户的口令方式（caching_sha2_password）在不加密的连接上要 cryptography 包",
+            hint="pip install cryptography，或让连接加密：records.url 末尾加 ?ssl_mode=required",
+        )
+    if "timed out" in words and "connect to" not in words:
+        return RecordsUnavailable("数据库没有任何答复", hint="稍后重试；看看服务器是否停顿")
+    return RecordsUnavailable(
+        f"连不上数据库：{words}", hint="检查 records.url 的主机与端口，以及数据库服务器是否在运行；恢复后会自动重连"
+    )
+
+
+def _translate_error(context: ExceptionContext) -> None:
+    driver, error = context.dialect.loaded_dbapi, context.original_exception
+    if context.is_pre_ping or not isinstance(error, driver.Error | RuntimeError):
+        return
+    ours = translate(error, is_disconnect=context.is_disconnect, is_connected=context.connection is not None)
+    if ours is not None:
+        raise ours from error
+    if without_detail(error):
+        raise DBAPIError.instance(context.statement, None, error, driver.Error, hide_parameters=True) from error
+
+
+def without_detail(error: Any) -> bool:
+    """Removes what an error quotes of a row: user data does not belong in logs."""
+    if len(error.args) < 2 or not isinstance(error.args[1], str):
+        return False
+    plain = _QUOTED.sub(r"\1 '…'", error.args[1])
+    if plain == error.args[1]:
+        return False
+    error.args = (error.args[0], plain)
+    return True
