@@ -158,7 +158,7 @@ def test_a_repair_that_fails_is_tried_again_later_and_not_at_every_search(
         damage_keywords(tmp_path)
         async with opened(tmp_path) as (engine, kb):
             with monkeypatch.context() as patch:
-                patch.setattr(repair, "rebuild", failing)
+                patch.setattr(repair, "rebuild_unless", failing)
                 for _ in range(3):
                     assert (await engine.retrieve(kb, "门诊保险")).degraded
                     await asyncio.sleep(0.01)

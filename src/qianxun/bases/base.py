@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from qianxun.bases.graph_cache import GraphCache, GraphReader
 from qianxun.bases.known_terms import KnownTerms
+from qianxun.bases.lease import LeaseKeeper
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, RetrieverArm, nothing
 from qianxun.core.system.fair_slots import FairSlots
@@ -99,6 +100,7 @@ class OpenBase:
     splitter: ChunkSplitter
     analyser: Analyser
     parsers: ParserPool  # processes that read documents
+    lease: LeaseKeeper  # on its outbox and its index, where several processes work on them
     # Calls whose documents stay in memory from their acceptance until they are in the index; others wait in the outbox.
     in_memory: FairSlots
     # Fewer than there are threads for records and index, so that searches find one while documents come in.
@@ -116,7 +118,7 @@ class OpenBase:
     indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
     damaged: Callable[[OpenBase, str], None] = nothing  # when a search finds the index unusable: (base, reason)
     claims: Claims = field(default_factory=Claims)
-    # One indexer at a time; searches do not take it.
+    # One indexer at a time in this process; searches do not take it.
     indexing: asyncio.Lock = field(default_factory=asyncio.Lock)
     configuring: asyncio.Lock = field(default_factory=asyncio.Lock)
 

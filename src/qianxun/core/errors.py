@@ -17,6 +17,7 @@ QianxunError
 │   ├── TooSlow               over the time limit
 │   └── Unreadable            damaged, encrypted, or not what its name says
 ├── FolderInUse               another process owns the data folder, or the database
+├── LeaseLost                 another process has taken over what this one was doing: it goes on there
 ├── RecordsUnavailable        the database server cannot be reached, or refuses us; trying again may help
 ├── MissingExtra              an optional dependency is not installed
 ├── ModelError
@@ -108,6 +109,10 @@ class Unreadable(Refused):
 
 class FolderInUse(QianxunError):
     word = "folder_in_use"
+
+
+class LeaseLost(QianxunError):
+    word = "lease_lost"
 
 
 class RecordsUnavailable(QianxunError):

@@ -292,12 +292,14 @@ class IndexBatch:
     """Work for an index, all or nothing: first every entry of ``removed`` documents goes, then ``entries`` come.
 
     ``sequence`` is the last outbox row that this batch covers; it becomes the index's watermark. Applying a batch
-    twice changes nothing.
+    twice changes nothing. ``fence`` tells who writes, where several processes share an index: one that has seen a
+    higher one refuses the batch with LeaseLost (docs/extending.md). 0: nobody else writes.
     """
 
     sequence: int
     removed: tuple[int, ...] = ()
     entries: tuple[IndexEntry, ...] = ()
+    fence: int = 0
 
 
 @dataclass(frozen=True, slots=True)

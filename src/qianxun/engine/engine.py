@@ -51,6 +51,7 @@ from qianxun.engine.folder_lock import owned
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
+from qianxun.engine.storage import is_shared
 from qianxun.engine.wiring import Hooks, run_background, wire
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.operations import Operations
@@ -118,7 +119,8 @@ class Engine:
         models: Mapping[str, Any] | None = None,
         background: bool = True,
     ) -> AsyncIterator[Engine]:
-        """Opens a data folder and owns it until the block ends.
+        """Opens a data folder and owns it until the block ends; with records and index on servers it is one of any
+        number of engines on them.
 
         Without ``settings`` they are read from file and environment. ``models`` are the caller's own, by name: ours, or
         those of sentence-transformers and LangChain. With ``background`` tasks index, retry, learn words and build
@@ -126,7 +128,7 @@ class Engine:
         RecordsUnavailable.
         """
         settings = settings or load(arguments={"data": str(data) if data is not None else None})
-        with owned(settings.folder):
+        with owned(settings.folder, shared=is_shared(settings)):
             engine = await asyncio.to_thread(wire, Engine, settings, dict(models or {}))
             indexer = asyncio.create_task(engine._run_background()) if background else None
             try:
@@ -525,7 +527,10 @@ class Engine:
         started = time.perf_counter()
         try:
             with self._bases.using(base):
-                answer = await cached_recall(base, query, options, self.cache, self.journal, self.lifetimes, trace_id)
+                answer = await self._bases.again_if_moved(
+                    base,
+                    lambda: cached_recall(base, query, options, self.cache, self.journal, self.lifetimes, trace_id),
+                )
         except RecallFailed:
             self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, None))
             raise
@@ -683,6 +688,11 @@ class Engine:
             return await self.of(tenant).events(base)
 
         await run_background(self.records, self._work, self._bases.every, drain, self.settings.events, events)
+
+    @property
+    def is_one_of_many(self) -> bool:
+        """Whether other engines may work on the same records at the same time."""
+        return self.records.process != 0
 
     def unusable_bases(self) -> dict[int, str]:
         """Of all tenants: base → why it cannot be opened, or not be searched in full, right now."""

@@ -1,4 +1,5 @@
-"""One engine of one process owns a data folder; a second one is refused, with the owner's name.
+"""One engine of one process owns a data folder; a second one is refused, with the owner's name. Engines that have
+neither records nor an index in it share it: they refuse one that wants it alone, and are refused by it.
 
 Two locks: the file `LOCK`, which names the owner, and the folder itself. Whoever deletes the file under a running
 process does not let a second one in.
@@ -30,16 +31,20 @@ DATABASE = "qianxun.db"  # the records, in the same folder
 
 
 @contextmanager
-def owned(folder: Path) -> Iterator[None]:
-    """Owns the folder; the kernel releases it when the process ends, however it ends. Raises FolderInUse, BadInput."""
+def owned(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Owns the folder, or shares it with others who do; the kernel releases it when the process ends, however it ends.
+
+    Raises FolderInUse or BadInput.
+    """
     try:
         make_private_folder(folder)
         handle, own = _open_lock(folder), os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise refused(folder, error) from error
     try:
-        _lock(handle, folder)
-        _lock_folder(own, folder)
+        kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+        _lock(handle, folder, kind)
+        _lock_folder(own, folder, kind)
         if not _is_same_file(handle, folder / LOCK):
             raise _lock_deleted(folder)
         _sign(handle)
@@ -133,9 +138,9 @@ def _user(number: int) -> str:
         return str(number)
 
 
-def _lock(handle: int, folder: Path) -> None:
+def _lock(handle: int, folder: Path, kind: int) -> None:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind)
     except BlockingIOError as error:
         if _pid(handle) == os.getpid():
             raise FolderInUse(
@@ -157,10 +162,10 @@ def _open_lock(folder: Path) -> int:
     return handle
 
 
-def _lock_folder(own: int, folder: Path) -> None:
+def _lock_folder(own: int, folder: Path, kind: int) -> None:
     """Locks the folder itself, where its file system can: a process whose lock file was deleted still has it."""
     try:
-        fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(own, kind)
     except BlockingIOError as error:
         raise _lock_deleted(folder) from error
     except OSError as error:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from qianxun.bases.base import OpenBase, Serving, stamp_for
-from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, QianxunError
+from sqlalchemy import Connection
+
+from qianxun.bases.base import OpenBase, Serving, read, stamp_for
+from qianxun.bases.lease import LEASE_SECONDS, LeaseKeeper
+from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, LeaseLost, NotFound, QianxunError, RecallFailed
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, IndexBackend, nothing
 from qianxun.core.system.fair_slots import FairSlots
-from qianxun.core.types import KnowledgeBase
+from qianxun.core.types import IndexBatch, KnowledgeBase
 from qianxun.engine.embedding_models import Embeddings
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog, registered_models
-from qianxun.indexing.maintenance import catch_up, rebuild
+from qianxun.indexing.maintenance import catch_up, rebuild_unless
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.repair import Repairs
@@ -26,6 +29,7 @@ from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.rank.rerank import RerankCache, SharedScores
 from qianxun.records import Records, bases
+from qianxun.records.leases import outbox_lease
 from qianxun.records.tenancy import BaseRecords
 from qianxun.text.chinese import Analyser
 
@@ -48,11 +52,14 @@ class OpenBases:
     indexed: Callable[[IndexTime], None]
     wake: Callable[[], None]  # tells the indexer that there is work
     lexicon: str = ""  # of graphs
+    lease_seconds: float = LEASE_SECONDS
     repairs: Repairs = field(default_factory=Repairs)
     in_memory: FairSlots = field(default_factory=lambda: FairSlots(IN_MEMORY))
     committing: FairSlots = field(default_factory=lambda: FairSlots(max(2, os.cpu_count() or 1)))
     _open: dict[int, OpenBase] = field(default_factory=dict)
     _failed: dict[int, str] = field(default_factory=dict)  # base → why it could not be opened
+    _states: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # base → the state of its settings in use
+    _retiring: set[asyncio.Task[None]] = field(default_factory=set)
     _moving: dict[int, asyncio.Task[Any]] = field(default_factory=dict)  # what is being opened, created or deleted
 
     def every(self) -> tuple[OpenBase, ...]:
@@ -71,14 +78,78 @@ class OpenBases:
         return BaseRecords(self.records, knowledge_base, tenant)
 
     async def get(self, knowledge_base: int, tenant: str) -> OpenBase:
-        """The opened base: its index is sound and up to date with the records. Raises NotFound."""
+        """The opened base: its index is sound and up to date with the records, its settings are what another process
+        has made of them. Raises NotFound."""
         found = self._open.get(knowledge_base)
+        if found is not None and self.records.process:
+            found = await self.follow(found)
         if found is None:
             await self.own(knowledge_base, tenant).read(nothing)  # another tenant's base fails fast
             found = await self._alone(knowledge_base, lambda: self._get(knowledge_base, tenant))
         if found.about.tenant != tenant:
             raise bases.missing(knowledge_base)
         return found
+
+    # ── what other processes have changed ────────────────────────────────────────────────────────
+
+    async def follow(self, base: OpenBase) -> OpenBase | None:
+        """The base with its settings as they are in the records now; None if it is to be opened anew, if at all."""
+        state = await read(base, lambda tx, number: bases.settings_state(tx, number))
+        if state == self._states.get(base.id):
+            return base
+
+        async def followed() -> OpenBase | None:
+            if self._open.get(base.id) is not base:
+                return self._open.get(base.id)
+            try:
+                about = await self.records.read(lambda tx: bases.get(tx, base.id, tenant=base.about.tenant))
+            except NotFound:  # deleted, or another tenant's now
+                await self._close(base.id)
+                return None
+            base.terms.forget()
+            if about == base.about or await self._apply_settings(base, about):
+                self._states[base.id] = state
+            return base
+
+        return await self._alone(base.id, followed)
+
+    async def again_if_moved(self, base: OpenBase, search: Callable[[], Awaitable[Result]]) -> Result:
+        """``search``, and once more where it failed because another process has put another index in place."""
+        serving = base.serving
+        try:
+            return await search()
+        except RecallFailed:
+            if not self.records.process:
+                raise
+            await self.follow(base)
+            if base.serving is serving:
+                raise
+        return await search()
+
+    async def _apply_settings(self, base: OpenBase, about: KnowledgeBase) -> bool:
+        """Takes over what another process has changed. False while that still builds the index for it: searches use
+        the old one until then."""
+        config = about.config
+        model = base.model
+        if (about.embedding_model, about.dimension) != (base.about.embedding_model, base.about.dimension):
+            model = await asyncio.to_thread(self._model, about)
+        analyser = await asyncio.to_thread(Analyser, config.get("dictionary", ()))
+        stamp = stamp_for(about, model, analyser)
+        known = base.index.stamp
+        if (stamp.model, stamp.dimension, stamp.analysis) != (known.model, known.dimension, known.analysis):
+            try:
+                index = await self.backend.open(about.id, stamp)
+            except IndexUnusable as error:
+                log.info("base %s: the index for its new settings is not there yet: %s", base.id, error)
+                return False
+            old, base.serving = base.serving, Serving(index, model)
+            self._retiring.add(task := asyncio.create_task(old.retire()))
+            task.add_done_callback(self._retiring.discard)
+        base.about, base.analyser = about, analyser
+        base.splitter = ChunkSplitter(config["chunk_size"], config["chunk_overlap"])
+        base.by_meaning = bool(config.get("by_meaning")) and model is not None
+        base.curves = self.embeddings.curves(about.embedding_model)
+        return True
 
     @asynccontextmanager
     async def opened(self, knowledge_base: int, tenant: str) -> AsyncIterator[OpenBase]:
@@ -115,15 +186,28 @@ class OpenBases:
             if about.id in self._open or not await own.is_there():
                 return
             try:
-                analyser = Analyser(about.config.get("dictionary", ()))
-                built = await self.backend.build(about.id, stamp_for(about, model, analyser))
-                await self.backend.switch(about.id, built)
-                await built.close()
+                await self._make_index(about, model)
+            except LeaseLost:  # another process has opened the base, and made its index
+                return
             except (QianxunError, OSError):
                 await own.write(lambda tx: bases.remove(tx, about.id, tenant=own.tenant))
                 raise
 
         await self._alone(about.id, make)
+
+    async def _make_index(self, about: KnowledgeBase, model: EmbeddingModel | None) -> None:
+        async with self._lease(about.id).turn() as turn:
+            if turn is None:
+                raise LeaseLost(f"另一个进程正在建知识库 {about.id} 的索引")
+            analyser = Analyser(about.config.get("dictionary", ()))
+            built = await self.backend.build(about.id, stamp_for(about, model, analyser))
+            if turn.fence:
+                await built.apply(IndexBatch(0, fence=turn.fence))
+            await self.backend.switch(about.id, built)
+            await built.close()
+
+    def _lease(self, knowledge_base: int) -> LeaseKeeper:
+        return LeaseKeeper(self.records, outbox_lease(knowledge_base), self.lease_seconds)
 
     async def delete(self, knowledge_base: int, tenant: str) -> None:
         """The base with everything in it, its index last. Raises NotFound."""
@@ -163,6 +247,7 @@ class OpenBases:
     async def _close(self, knowledge_base: int) -> None:
         """Ends what is under way on an opened base: it raises NotFound."""
         self._failed.pop(knowledge_base, None)
+        self._states.pop(knowledge_base, None)
         self.repairs.forget(knowledge_base)
         base = self._open.pop(knowledge_base, None)
         if base is not None:
@@ -174,6 +259,8 @@ class OpenBases:
         await self.repairs.close(finish=finish)
         while self._moving:
             await asyncio.wait(self._moving.values())
+        if self._retiring:
+            await asyncio.wait(self._retiring)
         for base in self._open.values():
             await base.serving.retire()
 
@@ -199,7 +286,12 @@ class OpenBases:
 
     async def _get(self, knowledge_base: int, tenant: str) -> OpenBase:
         if knowledge_base not in self._open:
-            about = await self.records.read(lambda tx: bases.get(tx, knowledge_base, tenant=tenant))
+
+            def stored(tx: Connection) -> tuple[KnowledgeBase, tuple[Any, ...]]:
+                about = bases.get(tx, knowledge_base, tenant=tenant)
+                return about, bases.settings_state(tx, knowledge_base)
+
+            about, self._states[knowledge_base] = await self.records.read(stored)
             try:
                 self._open[knowledge_base] = await self._opened(about)
             except (QianxunError, OSError) as error:
@@ -233,6 +325,7 @@ class OpenBases:
             splitter=ChunkSplitter(config["chunk_size"], config["chunk_overlap"]),
             analyser=analyser,
             parsers=self.parsers,
+            lease=self._lease(about.id),
             in_memory=self.in_memory,
             committing=self.committing,
             lexicon=self.lexicon,
@@ -247,9 +340,19 @@ class OpenBases:
         try:
             if unusable:
                 log.warning("index of base %s is rebuilt from the records: %s", about.id, unusable)
-                await rebuild(base, model)
+                await rebuild_unless(base, lambda: self._is_made(base))
             await catch_up(base)
         except BaseException:
             await base.serving.retire()
             raise
         return base
+
+    async def _is_made(self, base: OpenBase) -> bool:
+        """Opens the index that another process has made meanwhile, if it has."""
+        try:
+            index = await self.backend.open(base.id, stamp_for(base.about, base.model, base.analyser))
+        except IndexUnusable:
+            return False
+        unmade, base.serving = base.serving, Serving(index, base.model)
+        await unmade.retire()
+        return True

@@ -149,6 +149,7 @@ class IndexSettings:
     backend: str = "embedded"  # or "postgres", with pgvector
     url: str = field(default="", repr=False)  # of a PostgreSQL database for the index; "": that of the records
     exact_limit: int = 50_000  # up to so many vectors a base is searched exactly
+    lease_seconds: float = 10.0  # after which a process takes over the indexing of another that shows no life
 
 
 @dataclass(frozen=True, slots=True)

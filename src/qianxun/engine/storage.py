@@ -81,6 +81,19 @@ def index_backend(settings: Settings, database: str = "") -> IndexBackend:
     return created
 
 
+def is_index_shared(settings: Settings) -> bool:
+    """Whether several processes may use the index at once: one on a server. Its module says so by ``SHARED``."""
+    name = settings.index.backend
+    if name in INDEX_BACKENDS or "." in name:
+        return bool(getattr(_module(INDEX_BACKENDS.get(name, name)), "SHARED", False))
+    return name in plugins.names("index") and bool(getattr(plugins.load("index", name), "SHARED", False))
+
+
+def is_shared(settings: Settings) -> bool:
+    """Whether any number of engines may work on the same records at once: records and index are on servers."""
+    return bool(settings.records.url) and is_index_shared(settings)
+
+
 def open_cache(settings: Settings) -> tuple[Cache, SharedScores | None]:
     """Of answers, and of rerank scores where processes share them. Raises MissingExtra or BadSettings."""
     near = MemoryCache(settings.search.cache_entries)

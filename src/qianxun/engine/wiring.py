@@ -21,7 +21,7 @@ from qianxun.engine.embedding_models import Embeddings, model_folders
 from qianxun.engine.model_catalog import ModelCatalog, open_registry
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import EventSettings, Settings
-from qianxun.engine.storage import acknowledged_file, database_url, index_backend, open_cache, reach
+from qianxun.engine.storage import acknowledged_file, database_url, index_backend, is_shared, open_cache, reach
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.background import Work, run_indexer
@@ -53,8 +53,14 @@ class Hooks:
 
 def wire(make: Callable[..., Made], settings: Settings, models: Mapping[str, Any]) -> Made:
     """An engine: ``make`` is given its parts by name."""
-    acknowledged = acknowledged_file(settings)
-    records = Records.open(database_url(settings), reach(settings), alone=True, acknowledged=acknowledged)
+    together = is_shared(settings)
+    records = Records.open(
+        database_url(settings),
+        reach(settings),
+        alone=not together,
+        together=together,
+        acknowledged=acknowledged_file(settings),
+    )
     try:
         brought = {name: model_of_any_kind(model, name) for name, model in models.items()}
         return make(**_parts(settings, brought, records))
@@ -108,6 +114,7 @@ def _parts(settings: Settings, models: Mapping[str, Any], records: Records) -> d
             lambda done: hooks.indexed(done),
             work.set,
             settings.graph.lexicon,
+            settings.index.lease_seconds,
         ),
         "_work": work,
     }

@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
 
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
 from qianxun.bases.base import Claims, OpenBase, Version, in_preparing_thread
-from qianxun.core.errors import BadInput, ModelError
+from qianxun.bases.lease import RENEWALS
+from qianxun.core.errors import BadInput, ModelError, QianxunError
 from qianxun.core.ingest_types import Labels, Step, Watch
 from qianxun.core.ports import nothing
 from qianxun.core.system.gc_pause import paused_collection
@@ -46,6 +52,8 @@ from qianxun.records.chunks import Material, with_questions
 from qianxun.records.pairs import Attached
 from qianxun.records.rows import attributes_from
 
+log = logging.getLogger(__name__)
+
 ACCEPT_DOCUMENTS = 2_000  # accepted in one transaction
 ACCEPT_CHARACTERS = 1_000_000  # … or so many characters
 GROUP_DOCUMENTS = 500  # prepared together
@@ -58,6 +66,7 @@ TRIM_CHUNKS = 2_000  # of one call: the memory that they took is given back afte
 # A plain text of about one chunk is read here: starting a worker takes half a second. No pattern is worse than linear
 # (a test sees to that); a cubic one that slipped through would take about a second at this length, and not a minute.
 READ_HERE = 500
+ELSEWHERE_SECONDS = 0.1  # between two looks whether another process has prepared what it claims
 PARSER_VERSION = "5"  # part of a fingerprint: unchanged files, and texts with headings, are read again by a better one
 
 
@@ -284,6 +293,7 @@ class _Adding:
         self._since, self._spent = time.monotonic(), 0.0
         self._is_left = False  # something to the indexer, or to another task
         self._applying: asyncio.Task[None] | None = None
+        self._elsewhere = SharedClaims(base)
 
     async def accept(self, batch: Sequence[Submission], *, claim: bool) -> list[Stored]:
         """Stores a batch. Returns what is to be prepared by this task; without ``claim`` nothing is."""
@@ -299,7 +309,9 @@ class _Adding:
     async def _store(self, batch: Sequence[Submission], claim: bool) -> None:
         async with self._base.committing.slot(self._base.about.tenant):
             claims = self._base.claims if claim else None
-            stored, self._upto = await asyncio.to_thread(_store, self._base, batch, claims, retry=True)
+            storing = partial(_store, self._base, batch, claims, self._elsewhere, retry=True)
+            stored, self._upto = await asyncio.to_thread(storing)
+        self._elsewhere.extend_from_now_on()
         self.accepted += stored
         if claim:
             self._claimed |= _newest(stored)
@@ -363,11 +375,16 @@ class _Adding:
         if self._applying is not None:
             await self._applying
         if self._is_left:
+            await self._elsewhere.release()
             await self._base.claims.released(map(version_of, self.accepted))
             await keep_up(self._base, upto=self._upto)
+            while await asyncio.to_thread(_is_prepared_elsewhere, self._base, self.accepted):
+                await asyncio.sleep(ELSEWHERE_SECONDS)
+                await keep_up(self._base, upto=self._upto)
 
     async def close(self) -> None:
         self._release(tuple(self._claimed))
+        await self._elsewhere.release()
         if self._applying is not None:
             self._applying.cancel()
             await asyncio.wait([self._applying])  # a batch that is entering the index enters it whole
@@ -376,6 +393,59 @@ class _Adding:
         released = set(versions)
         self._claimed -= released
         self._base.claims.release(released)
+
+
+class SharedClaims:
+    """What `Claims` are within a process, for the other processes on the database. Used by one call that adds."""
+
+    def __init__(self, base: OpenBase) -> None:
+        self._base = base
+        self._firsts: list[int] = []
+        self._extending: asyncio.Task[None] | None = None
+
+    def take(self, tx: Connection, before: int, after: int) -> None:
+        """In the transaction that appends these rows to the outbox."""
+        lease = self._base.lease
+        if lease.is_shared and after > before:
+            outbox.claim(tx, self._base.id, range(before + 1, after + 1), lease.process, lease.seconds)
+            self._firsts.append(before + 1)
+
+    def extend_from_now_on(self) -> None:
+        if self._firsts and self._extending is None:
+            self._extending = asyncio.create_task(self._extend())
+
+    async def _extend(self) -> None:
+        while True:
+            await asyncio.sleep(self._base.lease.seconds / RENEWALS)
+            await self._leasing(partial(outbox.extend_claims, seconds=self._base.lease.seconds))
+
+    async def release(self) -> None:
+        """Others may take what is left."""
+        if self._extending is not None:
+            self._extending.cancel()
+            await asyncio.wait([self._extending])
+            self._extending = None
+        if self._firsts:
+            await self._leasing(outbox.release_claims)
+            self._firsts = []
+
+    async def _leasing(self, work: Callable[[Connection, Sequence[int]], None]) -> None:
+        def leasing() -> None:
+            with self._base.records.records.leasing() as tx:
+                work(tx, self._firsts)
+
+        try:
+            await asyncio.to_thread(leasing)
+        except (QianxunError, SQLAlchemyError) as error:  # they lapse: another process then does the same work
+            log.warning("claims on the outbox of base %s are left to lapse: %s", self._base.id, error)
+
+
+def _is_prepared_elsewhere(base: OpenBase, accepted: Sequence[Accepted]) -> bool:
+    """Whether another process is at work on one of these."""
+    if not base.lease.is_shared:
+        return False
+    with base.records.reading() as tx:
+        return outbox.has_version(tx, base.id, {version_of(one) for one in accepted})
 
 
 def version_of(accepted: Accepted) -> Version:
@@ -412,17 +482,26 @@ def _prepare(base: OpenBase, found: Sequence[Document], watch: Watch) -> list[Pr
 
 
 def _store(
-    base: OpenBase, submissions: Sequence[Submission], claims: Claims | None = None, *, retry: bool = False
+    base: OpenBase,
+    submissions: Sequence[Submission],
+    claims: Claims | None = None,
+    elsewhere: SharedClaims | None = None,
+    *,
+    retry: bool = False,
 ) -> tuple[list[Accepted], int]:
     """What became of each, and the last outbox sequence there is then. Claimed before others can see them."""
     taken: set[Version] = set()
     try:
         with base.records.writing() as tx, paused_collection():
+            before = outbox.last_sequence(tx) if elsewhere is not None else 0
             accepted = documents.accept(tx, base.id, submissions, retry=retry)
+            after = outbox.last_sequence(tx)
             if claims is not None:
                 taken = _newest(accepted)
                 claims.take(taken)
-            return accepted, outbox.last_sequence(tx)
+                if elsewhere is not None:
+                    elsewhere.take(tx, before, after)
+            return accepted, after
     except BaseException:
         if claims is not None:
             claims.release(taken)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, stamp_for
-from qianxun.core.errors import IndexUnusable, ModelError
+from qianxun.bases.lease import Turn
+from qianxun.core.errors import IndexUnusable, LeaseLost, ModelError
 from qianxun.core.ingest_types import Finding, Verdict
 from qianxun.core.ports import EmbeddingModel, Index, nothing
 from qianxun.core.types import IndexBatch, IndexEntry, Keys, Vector
@@ -20,12 +21,14 @@ from qianxun.graph.build import extract_missing_facts, is_graph_enabled
 from qianxun.indexing.outbox_indexer import (
     Drained,
     Fresh,
+    apply_fenced,
     drain,
     entries_of,
     is_out_of_step,
     missing_vectors,
     unbroken,
     unlike,
+    waited_turn,
     with_vectors,
 )
 from qianxun.records import bases, checksums, chunks, documents, graph, listing, outbox, pairs, terms
@@ -51,23 +54,44 @@ async def rebuild(base: OpenBase, model: EmbeddingModel | None, on_chunks: Progr
 
     Chunks and vectors that are not what was written are made anew first, where the text of their document is sound.
     Under another model than the base's the chunks are embedded again, and the base has that model after the switch.
-    Searches use the old index until then; writes wait in the outbox.
+    Searches use the old index until then; writes wait in the outbox. Raises LeaseLost where another process took over.
     """
-    async with base.indexing:
-        # Raises if the base was deleted while this waited: nothing would delete an index that is begun now.
-        # The outbox may have rows that are in the records already: applying those again later changes nothing.
-        sequence = await asyncio.to_thread(_indexed_sequence, base)
-        mended = await asyncio.to_thread(_mend, base)
-        built = await base.backend.build(base.id, stamp_for(base.about, model, base.analyser))
-        try:
-            total = await _fill(base, built, model, on_chunks)
-            await built.apply(IndexBatch(sequence=sequence))
-        except BaseException:
-            await built.close()
-            raise
-        await unbroken(_switch(base, Serving(built, model)))
+    async with waited_turn(base) as turn:
+        total, mended = await _rebuild(base, turn, model, on_chunks)
     await drain(base, preparing=mended > 0)
     return total
+
+
+async def rebuild_unless(base: OpenBase, is_sound: Callable[[], Awaitable[bool]]) -> None:
+    """Rebuilds an index that was found unusable, unless another process has done so by the time it is our turn, or
+    has given the base other settings: then it is to be opened anew."""
+    async with waited_turn(base) as turn:
+        if base.lease.is_shared:
+            about = await base.records.read(lambda tx: bases.get(tx, base.id, tenant=base.about.tenant))
+            if about != base.about:
+                raise LeaseLost(f"知识库 {base.id} 的设置已由另一个进程改变", hint="请重试")
+            if await is_sound():
+                return
+        await _rebuild(base, turn, base.model, nothing)
+    await drain(base, preparing=False)
+
+
+async def _rebuild(base: OpenBase, turn: Turn, model: EmbeddingModel | None, on_chunks: Progress) -> tuple[int, int]:
+    """The number of chunks, and of documents that are to be prepared anew."""
+    # Raises if the base was deleted while this waited: nothing would delete an index that is begun now.
+    # The outbox may have rows that are in the records already: applying those again later changes nothing.
+    sequence = await asyncio.to_thread(_indexed_sequence, base)
+    mended = await asyncio.to_thread(_mend, base)
+    built = await base.backend.build(base.id, stamp_for(base.about, model, base.analyser))
+    try:
+        total = await _fill(base, built, model, on_chunks)
+        await apply_fenced(base, built, IndexBatch(sequence=sequence, fence=turn.fence), turn)
+    except BaseException:
+        await built.close()
+        raise
+    await unbroken(_switch(base, turn, Serving(built, model)))
+    turn.is_barred = True
+    return total, mended
 
 
 def _mend(base: OpenBase) -> int:
@@ -81,12 +105,16 @@ def _mend(base: OpenBase) -> int:
         return documents.prepare_again(tx, base.id, keys)
 
 
-async def _switch(base: OpenBase, fresh: Serving) -> None:
-    """Searches change to the new index first: the backend's switch removes the files of the old one."""
+async def _switch(base: OpenBase, turn: Turn, fresh: Serving) -> None:
+    """Searches change to the new index first: the backend's switch removes the files of the old one.
+
+    A change of the model is in the records before that: whoever opens the base next knows which index to expect.
+    """
+    await asyncio.to_thread(_change_model, base, turn, fresh.model)
     old, base.serving = base.serving, fresh
     await old.retire()
     await base.backend.switch(base.id, fresh.index)
-    await asyncio.to_thread(_change_model, base, fresh.model)
+    await asyncio.to_thread(_revise, base)
 
 
 async def _fill(base: OpenBase, built: Index, model: EmbeddingModel | None, on_chunks: Progress) -> int:
@@ -129,17 +157,21 @@ def _entries(base: OpenBase, model: EmbeddingModel | None, page: list[Material])
         return entries_of(base, page)
 
 
-def _change_model(base: OpenBase, model: EmbeddingModel | None) -> None:
+def _change_model(base: OpenBase, turn: Turn, model: EmbeddingModel | None) -> None:
     name, dimension = (model.name, model.dimension) if model else ("", 0)
-    with base.records.writing() as tx:
-        graph.drop_orphans(tx, base.id)
-        if (base.about.embedding_model, base.about.dimension) == (name, dimension):
-            bases.revise(tx, base.id)  # another index may answer otherwise
-            return
+    if (base.about.embedding_model, base.about.dimension) == (name, dimension):
+        return
+    with base.records.writing() as tx, turn.required(tx):
         bases.change_model(tx, base.id, name, dimension, tenant=base.about.tenant)
         chunks.drop_other_vectors(tx, base.id, name)
         terms.remove_other_models(tx, base.id, name)
         base.about = bases.get(tx, base.id, tenant=base.about.tenant)
+
+
+def _revise(base: OpenBase) -> None:
+    with base.records.writing() as tx:
+        graph.drop_orphans(tx, base.id)
+        bases.revise(tx, base.id)  # another index may answer otherwise
 
 
 # ── verify ───────────────────────────────────────────────────────────────────────────────────────
@@ -155,7 +187,7 @@ async def verify(base: OpenBase) -> Verdict:
             await drain(base)
         if is_graph_enabled(base):
             await extract_missing_facts(base)
-        async with base.indexing:  # the index does not change; the records are read in one transaction
+        async with waited_turn(base):  # the index does not change; the records are read in one transaction
             if is_graph_enabled(base):
                 await extract_missing_facts(base)  # of chunks that entered the index since: from here on none does
             snapshot = await asyncio.to_thread(_look, base)
@@ -250,7 +282,11 @@ async def catch_up(base: OpenBase) -> None:
     """
     if await is_out_of_step(base):
         log.warning("index of base %s is older or newer than its records, or of others: rebuilding it", base.id)
-        await rebuild(base, base.model)
+
+        async def is_in_step() -> bool:
+            return not await is_out_of_step(base)
+
+        await rebuild_unless(base, is_in_step)
     await keep_up(base, preparing=False)
 
 
@@ -264,5 +300,23 @@ async def keep_up(
         if base.serving.is_retired:
             raise
         log.warning("index of base %s is rebuilt from the records: %s", base.id, error)
-    await rebuild(base, base.model)
+    await rebuild_unless(base, lambda: is_readable(base))
     return await drain(base, fresh, upto=upto, preparing=preparing)
+
+
+async def is_readable(base: OpenBase) -> bool:
+    """Whether the index can be read by now."""
+    try:
+        await base.index.watermark()
+    except IndexUnusable:
+        return False
+    return True
+
+
+async def is_sound(base: OpenBase) -> bool:
+    """Whether everything in the index can be read."""
+    try:
+        await base.index.check()
+    except IndexUnusable:
+        return False
+    return True

@@ -2,7 +2,8 @@
 
     outbox ──► prepare what is not yet chunked ──► records ──► apply to the index ──► settle and acknowledge
 
-Rows are taken in commit order. A document that cannot be prepared is retried later or quarantined; the queue goes on.
+Rows are taken in commit order, by one process at a time: where several work on one database, by the one that has the
+base's lease (`bases.lease`). A document that cannot be prepared is retried later or quarantined; the queue goes on.
 A crash at any point is safe: rows are removed only after the index durably has them, and applying twice changes
 nothing.
 """
@@ -12,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Container, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
@@ -23,7 +24,8 @@ import numpy as np
 from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase, Version, in_preparing_thread
-from qianxun.core.errors import IndexUnusable, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
+from qianxun.bases.lease import Turn
+from qianxun.core.errors import IndexUnusable, LeaseLost, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
 from qianxun.core.system.gc_pause import paused_collection
@@ -49,6 +51,7 @@ ATTEMPTS = 3  # after that a document is quarantined; an unreachable model is re
 FIRST_WAIT = timedelta(seconds=2)
 NEWEST = 3  # chunks by which an index shows on opening that it was made of these records
 SAME = 0.98  # the cosine of a vector and itself, however coarsely an index keeps it
+TURN_SECONDS = 0.03  # between two looks at a lease that another process has
 ADDED_CHARACTERS = 1_000  # of questions, to the words of one chunk
 
 
@@ -90,10 +93,30 @@ async def drain(
     """Applies everything in the outbox, or everything ``upto`` a sequence and a little of what others prepared since.
 
     ``fresh`` spares reading back chunks that were just written. Without ``preparing`` it stops before the first
-    document that has still to be chunked and embedded: quick enough for opening a base.
+    document that has still to be chunked and embedded: quick enough for opening a base. While another process has the
+    base's lease that one does it: with ``upto`` this returns once it is done, by either.
     """
+    while True:
+        try:
+            async with base.lease.turn() as turn:
+                if turn is not None:
+                    return await _drain(base, turn, fresh, upto, preparing=preparing)
+        except LeaseLost as error:
+            log.warning("base %s: what is left is another process's: %s", base.id, error)
+        if upto is None or not await asyncio.to_thread(_has_left, base, upto):
+            return Drained(0, 0)
+        await asyncio.sleep(TURN_SECONDS)
+
+
+def _has_left(base: OpenBase, upto: int) -> bool:
+    with base.records.reading() as tx:
+        return outbox.has_any(tx, base.id, upto)
+
+
+async def _drain(base: OpenBase, turn: Turn, fresh: Fresh | None, upto: int | None, *, preparing: bool) -> Drained:
     applied = failed = 0
     async with base.indexing:
+        await bar(base, turn)
         while True:
             # Not from the watermark on: a crash may have left rows that the index has but that were never settled.
             rows = await asyncio.to_thread(_pending, base, fresh, upto)
@@ -101,19 +124,47 @@ async def drain(
                 rows = list(takewhile(lambda row: not row.is_unprepared, rows))
             if not rows:
                 return Drained(applied, failed)
-            failures = await _drain_rows(base, rows, fresh)
+            failures = await _drain_rows(base, turn, rows, fresh)
             failed += failures
             applied += len(rows) - failures
 
 
-async def _drain_rows(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> int:
+@asynccontextmanager
+async def waited_turn(base: OpenBase) -> AsyncIterator[Turn]:
+    """The right to write to the base's index, once no other process has it."""
+    while True:
+        async with base.lease.turn() as turn:
+            if turn is not None:
+                async with base.indexing:
+                    yield turn
+                return
+        await asyncio.sleep(TURN_SECONDS)
+
+
+async def bar(base: OpenBase, turn: Turn) -> None:
+    """Has the index refuse what a process still writes that did not give its lease back."""
+    if not turn.is_barred:
+        await apply_fenced(base, base.index, IndexBatch(await base.index.watermark(), fence=turn.fence), turn)
+        turn.is_barred = True
+
+
+async def apply_fenced(base: OpenBase, index: Index, batch: IndexBatch, turn: Turn) -> None:
+    """The one way into an index. Raises LeaseLost where another process has taken over."""
+    if not getattr(base.backend, "compares_fences", False):
+        await base.lease.confirm(turn)
+    await index.apply(batch)
+
+
+async def _drain_rows(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: Fresh | None) -> int:
     """Prepares these rows and applies them. Returns how many documents failed."""
     started = time.perf_counter()
     failures = 0
     if any(row.is_unprepared for row in rows):
-        failures = await _prepare_rows(base, rows)
+        failures = await _prepare_rows(base, turn, rows)
         rows = await asyncio.to_thread(_as_they_are_now, base, rows)
-    await unbroken(_apply(base, rows, fresh))
+        if not rows:  # another process had the lease meanwhile, and has applied them
+            raise LeaseLost(f"知识库 {base.id} 的变更已由另一个进程做完")
+    await unbroken(_apply(base, turn, rows, fresh))
     base.terms.note_write()
     base.graph.note_write()
     seconds = time.perf_counter() - started + (fresh.share(rows) * fresh.seconds if fresh is not None else 0.0)
@@ -138,12 +189,15 @@ def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work
 
 
 def _unclaimed(base: OpenBase, tx: Connection, own: Container[Version]) -> list[Work]:
-    """The first rows without those that another task is preparing: it will apply them itself."""
+    """The first rows without those that another task, or process, is preparing: it will apply them itself."""
     after = 0
+    elsewhere = outbox.claimed_elsewhere(tx, base.id, base.lease.process) if base.lease.is_shared else ()
     while page := outbox.pending(tx, base.id, after, BATCH_ROWS):
         versions = ((row.document_key, row.generation) for row in page)
         rows = [
-            row for row, version in zip(page, versions, strict=True) if version in own or version not in base.claims
+            row
+            for row, version in zip(page, versions, strict=True)
+            if version in own or (version not in base.claims and not (row.is_unprepared and row.is_among(elsewhere)))
         ]
         if rows:
             return rows
@@ -163,7 +217,7 @@ def _own_and_next(rows: Sequence[Work], upto: int) -> list[Work]:
     return own + list(takewhile(lambda row: not row.is_unprepared, others))
 
 
-async def _prepare_rows(base: OpenBase, rows: Sequence[Work]) -> int:
+async def _prepare_rows(base: OpenBase, turn: Turn, rows: Sequence[Work]) -> int:
     """Chunks and embeds what was stored without it. Returns how many documents failed."""
     waiting = sorted({(row.document_key, row.generation) for row in rows if row.is_unprepared})
     failures = 0
@@ -176,7 +230,7 @@ async def _prepare_rows(base: OpenBase, rows: Sequence[Work]) -> int:
             error = await _prepared(base, [version])
             if error is not None and not isinstance(error, NotFound):  # that one was overtaken: no failure of its own
                 failures += 1
-                await asyncio.to_thread(_fail, base, *version, error)
+                await asyncio.to_thread(_fail, base, turn, *version, error)
     return failures
 
 
@@ -203,9 +257,9 @@ async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | 
     return None
 
 
-def _fail(base: OpenBase, document_key: int, generation: int, error: Exception) -> None:
+def _fail(base: OpenBase, turn: Turn, document_key: int, generation: int, error: Exception) -> None:
     outage = isinstance(error, ModelUnavailable | RecordsUnavailable)  # registered models are looked up there
-    with base.records.writing() as tx:
+    with base.records.writing() as tx, turn.required(tx):
         done = documents.failures(tx, document_key, outages=outage) + 1
         retry_at = datetime.now(UTC) + _wait(done) if outage or done < ATTEMPTS else None
         documents.fail(tx, document_key, generation, f"{type(error).__name__}: {error}", retry_at, outage=outage)
@@ -234,7 +288,7 @@ async def unbroken(work: Coroutine[Any, Any, object]) -> None:
         raise
 
 
-async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> None:
+async def _apply(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: Fresh | None) -> None:
     # A delete may have overtaken some of these; its own row comes later, and until then the records drop the hits.
     last = max(rows[-1].sequence, await base.index.watermark())
     ready = {(row.document_key, row.generation) for row in rows if row.is_ready}
@@ -242,8 +296,9 @@ async def _apply(base: OpenBase, rows: Sequence[Work], fresh: Fresh | None) -> N
     # An update that is not ready (it failed, or was overtaken) leaves the version that serves where it is.
     replaced = [(row.document_key, row.generation) for row in rows if row.kind == "updated" and row.is_ready]
     removed = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
-    await base.index.apply(IndexBatch(sequence=last, removed=tuple(sorted(removed)), entries=entries))
-    await asyncio.to_thread(_acknowledge, base, [row.sequence for row in rows], replaced)
+    batch = IndexBatch(sequence=last, removed=tuple(sorted(removed)), entries=entries, fence=turn.fence)
+    await apply_fenced(base, base.index, batch, turn)
+    await asyncio.to_thread(_acknowledge, base, turn, [row.sequence for row in rows], replaced)
 
 
 def _as_they_are_now(base: OpenBase, rows: Sequence[Work]) -> list[Work]:
@@ -335,8 +390,8 @@ def _question_entry(piece: Material) -> IndexEntry:
     return IndexEntry(piece.key, piece.document_key, "", "", piece.vector, piece.attributes, "question")
 
 
-def _acknowledge(base: OpenBase, sequences: Sequence[int], replaced: Sequence[Version]) -> None:
-    with base.records.writing() as tx:
+def _acknowledge(base: OpenBase, turn: Turn, sequences: Sequence[int], replaced: Sequence[Version]) -> None:
+    with base.records.writing() as tx, turn.required(tx):
         if replaced:
             documents.settle(tx, replaced)
         if min(sequences) < bases.indexed_sequence(tx, base.id):
@@ -358,13 +413,15 @@ async def is_out_of_step(base: OpenBase) -> bool:
     """Whether only a rebuild can repair the index: it has missed changes that the outbox no longer has (an index
     restored from an old copy), has more than was ever written, or was built of other records."""
 
-    def bounds() -> tuple[int, int, list[tuple[int, Vector]]]:
+    def forgotten() -> tuple[int, list[tuple[int, Vector]]]:
         with base.records.reading() as tx:
             newest = chunks.newest_vectors(tx, base.id, base.model_name, NEWEST) if base.model is not None else []
-            return bases.indexed_sequence(tx, base.id), outbox.last_sequence(tx), newest
+            return bases.indexed_sequence(tx, base.id), newest
 
-    forgotten, last, newest = await asyncio.to_thread(bounds)
-    if not forgotten <= await base.index.watermark() <= last:
+    # In this order: another process may be applying what is written meanwhile.
+    first, newest = await asyncio.to_thread(forgotten)
+    watermark = await base.index.watermark()
+    if not first <= watermark <= await base.records.read(outbox.last_sequence):
         return True
     with suppress(IndexUnusable):  # damage is found by searches
         return bool(await unlike(base.index, newest))

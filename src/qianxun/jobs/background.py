@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 IDLE_SECONDS = 30.0  # to sleep when nothing wakes it and no retry is due; to leave a base alone that has failed
 CLAIMED_SECONDS = 1.0  # to leave a base alone whose pending documents are all being prepared by those who added them
 SHORTEST_SLEEP = 0.1
+SHARED_SECONDS = 0.5  # between two looks whether another process has left something to do
 
 Work: TypeAlias = Callable[[str, int], Awaitable[Drained]]
 """Does what is due for one base: (tenant, base)."""
@@ -34,6 +35,7 @@ class Due:
 
     bases: Mapping[int, str]  # that have work now → tenant
     seconds: float  # until the next retry
+    sequence: int = -1  # the last of the outbox by then
 
 
 async def run_indexer(records: Records, woken: asyncio.Event, work: Work) -> None:
@@ -60,16 +62,32 @@ async def run_indexer(records: Records, woken: asyncio.Event, work: Work) -> Non
                 if tenant not in at_work:
                     at_work[tenant] = asyncio.create_task(attend(tenant, base))
             pause = min([due.seconds, *(until - now for until in resting.values())])
-            # Not `wait_for`: on Python 3.11 it forgets a cancellation that comes together with the waking.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(pause, SHORTEST_SLEEP)):
-                    await woken.wait()
+            await _sleep(records, woken, max(pause, SHORTEST_SLEEP), due.sequence)
     finally:
         left = list(at_work.values())
         for task in left:
             task.cancel()
         if left:
             await asyncio.wait(left)
+
+
+async def _sleep(records: Records, woken: asyncio.Event, seconds: float, seen: int) -> None:
+    """Until it is woken, or the time is up; or another process has appended to the outbox."""
+    until = time.monotonic() + seconds
+    while not woken.is_set() and (left := until - time.monotonic()) > 0:
+        # Not `wait_for`: on Python 3.11 it forgets a cancellation that comes together with the waking.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(left, SHARED_SECONDS) if records.process else left):
+                await woken.wait()
+        if records.process and not woken.is_set() and await _last_sequence(records) != seen:
+            return
+
+
+async def _last_sequence(records: Records) -> int:
+    try:
+        return await records.read(outbox.last_sequence)
+    except QianxunError:  # which the next look reports
+        return -1
 
 
 async def _due_safely(records: Records) -> Due:
@@ -86,11 +104,12 @@ async def _due_safely(records: Records) -> Due:
 def _due(records: Records) -> Due:
     now = datetime.now(UTC)
     with records.reading() as tx:
+        sequence = outbox.last_sequence(tx)
         retries = documents.retries(tx, now)
         waiting = outbox.busy(tx) | {base for base, moment in retries.items() if moment <= now}
         owners = bases.tenants(tx, waiting)
     later = [(moment - now).total_seconds() for moment in retries.values() if moment > now]
-    return Due(owners, min([IDLE_SECONDS, *later]))
+    return Due(owners, min([IDLE_SECONDS, *later]), sequence)
 
 
 async def _work_safely(work: Work, tenant: str, base: int, resting: dict[int, float]) -> None:

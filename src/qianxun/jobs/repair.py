@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from qianxun.bases.base import OpenBase, Serving
 from qianxun.core.errors import QianxunError
-from qianxun.indexing.maintenance import rebuild
+from qianxun.indexing.maintenance import is_sound, rebuild_unless
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Repairs:
 
 async def _repair(base: OpenBase) -> None:
     try:
-        await rebuild(base, base.model)
+        await rebuild_unless(base, lambda: is_sound(base))
     except QianxunError as error:
         log.error("index of base %s could not be rebuilt: %s", base.id, error)
     except Exception:  # the outer door of a background task

@@ -7,6 +7,7 @@ life of a document from `accept` to `remove`. The rest:
     bases, tenancy         knowledge bases and who may use them
     chunks, pairs, tables, terms, graph    what belongs to a document or a base
     checksums, acknowledged    whether rows are what was written, and all that was acknowledged is there
+    leases                 what one process at a time does, where several work on one database
     outbox, listing, logs  what is pending, states of documents, the retrieval log
     evaluations            labelled questions about a base, and runs over them
     keys, user_models, sealing             API keys, registered models, secrets at rest
@@ -47,7 +48,7 @@ class Records:
     """The database of record: many readers, one writer at a time."""
 
     engine: Engine
-    claim: Claim | None = field(default=None, repr=False)  # of the only process on a database server
+    claim: Claim | None = field(default=None, repr=False)  # of an engine on a database server
     acknowledged: Acknowledged | None = field(default=None, repr=False)  # where commits are counted, too
     loss: Loss | None = None  # acknowledged writes that were missing when it was opened
     _writer: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -55,13 +56,22 @@ class Records:
     _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @staticmethod
-    def open(url: str, reach: Reach = USUAL, *, alone: bool = False, acknowledged: Path | None = None) -> Records:
-        """``alone``: as the only engine on the database server. A file has the lock of its folder for that.
+    def open(
+        url: str,
+        reach: Reach = USUAL,
+        *,
+        alone: bool = False,
+        together: bool = False,
+        acknowledged: Path | None = None,
+    ) -> Records:
+        """``alone``: as the only engine on the database server; ``together``: as one of several, none of them alone.
+        A file has the lock of its folder for that.
 
         ``acknowledged`` is the file in which this process counts what it commits (`acknowledged`).
         """
         engine = open_database(url, reach)
-        claim = Claim(engine) if alone and engine.dialect.name != SQLITE else None
+        is_server = engine.dialect.name != SQLITE
+        claim = Claim(engine, is_alone=alone) if is_server and (alone or together) else None
         try:
             if claim is not None:
                 claim.take()
@@ -120,6 +130,12 @@ class Records:
             if self.acknowledged is not None:
                 self.acknowledged.note(count)
 
+    @contextmanager
+    def leasing(self) -> Iterator[Connection]:
+        """A transaction on leases alone, which waits for no writer; not counted among what was acknowledged."""
+        with _begun(self.engine) as connection:
+            yield connection
+
     @cached_property
     def _reader(self) -> Engine:
         return for_reading(self.engine)
@@ -155,8 +171,13 @@ class Records:
 
     @property
     def identity(self) -> str:
-        """Of the database on a server that this process works on alone; "" of a file."""
+        """Of the database on a server that an engine works on; "" of a file."""
         return self.claim.identity if self.claim is not None else ""
+
+    @property
+    def process(self) -> int:
+        """The number of this process among those that work on the database together; 0 of one that is alone."""
+        return self.claim.number if self.claim is not None and not self.claim.is_alone else 0
 
     @property
     def is_here(self) -> bool:

@@ -17,7 +17,7 @@ from qianxun.core.errors import AlreadyThere, BadInput, NotFound
 from qianxun.core.limits import NAME_LIMIT
 from qianxun.core.types import KnowledgeBase
 from qianxun.core.unicode import is_storable, storable
-from qianxun.records import checksums, pairs
+from qianxun.records import checksums, leases, pairs
 from qianxun.records.database.counters import allocate, count_up
 from qianxun.records.database.statements import Compiled, compiled, select_in
 from qianxun.records.schema import (
@@ -33,6 +33,7 @@ from qianxun.records.schema import (
     GraphFactsRow,
     GraphSummaryRow,
     KnowledgeBaseRow,
+    OutboxClaimRow,
     OutboxRow,
     PairRow,
     RetrievalLogRow,
@@ -240,6 +241,30 @@ def _generation_query(dialect: Dialect) -> Compiled:
     return compiled(select(*(query.scalar_subquery() for query in (pending, applied, revisions))), dialect)
 
 
+def settings_state(tx: Connection, knowledge_base: int) -> tuple[Any, ...]:
+    """Another value whenever the base's row has changed, or other words were learnt; () of one that is gone."""
+    values = {"base": knowledge_base, "learnt": _learnt(knowledge_base)}
+    found = _settings_query(tx.dialect).rows(tx, values)
+    return tuple(found[0]) if found else ()
+
+
+@lru_cache
+def _settings_query(dialect: Dialect) -> Compiled:
+    learnt = select(Counter.next).where(Counter.name == bindparam("learnt")).scalar_subquery()
+    base = KnowledgeBaseRow.id == bindparam("base", type_=KnowledgeBaseRow.id.type)
+    own = (KnowledgeBaseRow.tenant, KnowledgeBaseRow.updated_at, KnowledgeBaseRow.checksum)
+    return compiled(select(*own, learnt).where(base), dialect)
+
+
+def note_learnt(tx: Connection, knowledge_base: int) -> None:
+    """Counts that other words were learnt, for the processes that have the earlier ones in memory."""
+    count_up(tx, _learnt(knowledge_base))
+
+
+def _learnt(knowledge_base: int) -> str:
+    return f"learnt.{knowledge_base}"
+
+
 def indexed_sequence(tx: Connection, knowledge_base: int) -> int:
     """The outbox up to here has been applied to the index and deleted."""
     found = tx.execute(select(KnowledgeBaseRow.indexed_sequence).filter_by(id=knowledge_base)).scalar()
@@ -257,7 +282,9 @@ def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
     for table in (ChunkRow, TableRow, TermRow, VersionRow, OutboxRow, EventRow, DocumentRow, RetrievalLogRow):
         tx.execute(delete(table).where(table.knowledge_base_id == knowledge_base))
     remove_evaluation_sets(tx, EvaluationSetRow.knowledge_base_id == knowledge_base)
-    counters = (_revision(knowledge_base), graph_revision(knowledge_base))
+    leases.remove(tx, leases.outbox_lease(knowledge_base), leases.graph_lease(knowledge_base))
+    tx.execute(delete(OutboxClaimRow).where(OutboxClaimRow.knowledge_base_id == knowledge_base))
+    counters = (_revision(knowledge_base), graph_revision(knowledge_base), _learnt(knowledge_base))
     tx.execute(delete(Counter).where(Counter.name.in_(counters)))
     tx.execute(delete(KnowledgeBaseRow).where(KnowledgeBaseRow.id == knowledge_base))
 

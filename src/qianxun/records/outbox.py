@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from qianxun.records.database.clock import database_time
 from qianxun.records.database.counters import allocate, last
-from qianxun.records.database.statements import delete_in, insert_rows
-from qianxun.records.schema import DocumentRow, EventRow, KnowledgeBaseRow, OutboxRow
+from qianxun.records.database.statements import delete_in, insert_rows, select_in
+from qianxun.records.schema import DocumentRow, EventRow, KnowledgeBaseRow, OutboxClaimRow, OutboxRow
 
 ROW = ("sequence", "knowledge_base_id", "document_key", "generation", "kind", "created_at")
 
@@ -34,6 +35,9 @@ class Work(NamedTuple):
     @property
     def is_unprepared(self) -> bool:
         return self.kind != "deleted" and self.head == self.generation and self.status == "pending"
+
+    def is_among(self, ranges: Sequence[range]) -> bool:
+        return any(self.sequence in one for one in ranges)
 
 
 def append(tx: Connection, knowledge_base: int, changes: Sequence[tuple[int, int, str]]) -> None:
@@ -63,6 +67,18 @@ def pending(tx: Connection, knowledge_base: int, after: int, limit: int) -> list
         .limit(limit)
     )
     return [Work(*row) for row in tx.execute(query)]
+
+
+def has_any(tx: Connection, knowledge_base: int, upto: int) -> bool:
+    own = (OutboxRow.knowledge_base_id == knowledge_base) & (OutboxRow.sequence <= upto)
+    return tx.execute(select(OutboxRow.sequence).where(own).limit(1)).first() is not None
+
+
+def has_version(tx: Connection, knowledge_base: int, versions: Collection[tuple[int, int]]) -> bool:
+    """Whether one of these (document, generation) is not in the index yet."""
+    query = select(OutboxRow.document_key, OutboxRow.generation).where(OutboxRow.knowledge_base_id == knowledge_base)
+    found = select_in(tx, query, OutboxRow.document_key, sorted({key for key, _ in versions}))
+    return any((row.document_key, row.generation) in versions for row in found)
 
 
 def depth(tx: Connection, knowledge_base: int) -> int:
@@ -100,6 +116,46 @@ def acknowledge(tx: Connection, knowledge_base: int, sequences: Sequence[int]) -
         tx.execute(delete(OutboxRow).where(upto))
     else:
         delete_in(tx, OutboxRow, OutboxRow.sequence, sequences)
+
+
+# ── what the process that accepted it is preparing, where several work on one database ───────────
+
+
+def claim(tx: Connection, knowledge_base: int, sequences: range, holder: int, seconds: float) -> None:
+    """Has other processes leave these rows to ``holder``, unless it shows no life for so long."""
+    now = tx.execute(select(database_time())).scalar_one()
+    own = OutboxClaimRow.knowledge_base_id == knowledge_base
+    tx.execute(delete(OutboxClaimRow).where(own, OutboxClaimRow.expires_at < now))
+    tx.execute(
+        insert(OutboxClaimRow).values(
+            first_sequence=sequences[0],
+            last_sequence=sequences[-1],
+            knowledge_base_id=knowledge_base,
+            holder=holder,
+            expires_at=now + timedelta(seconds=seconds),
+        )
+    )
+
+
+def extend_claims(tx: Connection, firsts: Sequence[int], seconds: float) -> None:
+    until = tx.execute(select(database_time())).scalar_one() + timedelta(seconds=seconds)
+    tx.execute(update(OutboxClaimRow).where(OutboxClaimRow.first_sequence.in_(firsts)).values(expires_at=until))
+
+
+def release_claims(tx: Connection, firsts: Sequence[int]) -> None:
+    tx.execute(delete(OutboxClaimRow).where(OutboxClaimRow.first_sequence.in_(firsts)))
+
+
+def claimed_elsewhere(tx: Connection, knowledge_base: int, holder: int) -> list[range]:
+    """The rows that other processes are preparing."""
+    found = tx.execute(
+        select(OutboxClaimRow.first_sequence, OutboxClaimRow.last_sequence).where(
+            OutboxClaimRow.knowledge_base_id == knowledge_base,
+            OutboxClaimRow.holder != holder,
+            OutboxClaimRow.expires_at > database_time(),
+        )
+    )
+    return [range(first, last + 1) for first, last in found]
 
 
 def first_time(tx: Connection, knowledge_base: int, event_id: str) -> bool:

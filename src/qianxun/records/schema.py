@@ -328,6 +328,30 @@ class OutboxRow(Base):
     created_at: ColumnElement[datetime] = column(Moment)
 
 
+class OutboxClaimRow(Base):
+    """Outbox rows that the process which accepted them is chunking and embedding: others leave them to it for now."""
+
+    __tablename__ = "outbox_claims"
+    __table_args__ = (Index("ix_outbox_claims_base", "knowledge_base_id", "last_sequence"),)
+
+    first_sequence: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    last_sequence: ColumnElement[int] = column(BigKey)
+    knowledge_base_id: ColumnElement[int] = column(BigKey)
+    holder: ColumnElement[int] = column(BigKey)
+    expires_at: ColumnElement[datetime] = column(Moment)  # by the database's clock
+
+
+class LeaseRow(Base):
+    """What one process at a time may do, until when, and how often it changed hands (`leases`)."""
+
+    __tablename__ = "leases"
+
+    name: ColumnElement[str] = column(String(64), primary_key=True)
+    holder: ColumnElement[int] = column(BigKey)  # the number of a process; 0: nobody
+    fence: ColumnElement[int] = column(BigKey)
+    expires_at: ColumnElement[datetime] = column(Moment)  # by the database's clock
+
+
 class EventRow(Base):
     """Events already handled, so that a repeated one changes nothing."""
 

@@ -55,7 +55,7 @@ ERROR_STATUSES: Final[tuple[tuple[type[QianxunError], int], ...]] = (
     (errors.TooLarge, 413), (errors.UnsupportedFile, 415), (errors.Refused, 422),
     (errors.Overloaded, 503), (errors.RecordsUnavailable, 503), (errors.FolderInUse, 503), (errors.RecallFailed, 503),
     (errors.RetrieverUnavailable, 503), (errors.ModelError, 503), (errors.IndexUnusable, 503),
-    (errors.MissingExtra, 503),
+    (errors.MissingExtra, 503), (errors.LeaseLost, 503),
 )  # fmt: skip
 
 

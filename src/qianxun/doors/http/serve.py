@@ -63,7 +63,7 @@ async def serve(settings: Settings, on_start: Callable[[str], object] = lambda u
     with bound(settings.service.host, settings.service.port) as listener:
         async with _opened_spans() as spans, Engine.open(settings=settings) as engine:
             check_address(engine, listener)
-            await asyncio.to_thread(uploads.remove_leftovers, settings.folder)
+            await asyncio.to_thread(uploads.remove_leftovers, settings.folder, shared=engine.is_one_of_many)
             app = create_app(engine, settings, spans)
             server = Server(app, settings, on_start)
             with _on_signals(server.stop):

@@ -22,12 +22,14 @@ from qianxun.examples.store import stamp_of, upgrade
 from qianxun.records import Records
 from qianxun.records.database.postgres import BACKEND
 from qianxun.records.database.statements import insert_rows
-from qianxun.records.schema import Base, Counter
+from qianxun.records.schema import Base, Counter, LeaseRow, OutboxClaimRow
 from qianxun.records.sealing import FILE_NAME
 
 BATCH = 200  # rows: a document may be large
 LIBRARY = "example_library"  # how the name of the table ends that every library of examples has
 OWN_COUNTERS = ("owner", "identity", "commit", "store")  # of a database itself, not of what is in it
+
+OF_PROCESSES = (LeaseRow.__table__, OutboxClaimRow.__table__)
 
 Watch = Callable[[int], None]
 
@@ -82,8 +84,9 @@ def copy_records(
 
 
 def _tables(libraries: Sequence[Library]) -> list[Table]:
-    """Tables that others refer to come first."""
-    return [*Base.metadata.sorted_tables, *(table for library in libraries for table in library.tables)]
+    """Tables that others refer to come first. Who works on a database is no part of what is in it."""
+    own = (table for table in Base.metadata.sorted_tables if table not in OF_PROCESSES)
+    return [*own, *(table for library in libraries for table in library.tables)]
 
 
 def _libraries(tx: Connection, schema: str) -> list[Library]:

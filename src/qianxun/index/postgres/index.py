@@ -55,6 +55,7 @@ from qianxun.index.shared import (
 
 log = logging.getLogger(__name__)
 
+SHARED = True  # by any number of processes
 EXACT_HERE = 5_000  # to score as many takes a server about as long as to search its HNSW index among them
 
 DROP_TRIES, DROP_PAUSE = 5, 0.1  # seconds between them
@@ -114,9 +115,9 @@ class PostgresIndex:
 
         def work(tx: Tx) -> None:
             tables.lock(tx, self._schema, self.base)
-            state = self._state(tx, changing=True)
+            state = tables.fenced(self._state(tx, changing=True), batch.fence)
             if 0 < batch.sequence < state.watermark:
-                return  # another process has applied it, and more
+                return tables.save(tx, self._schema, state)  # another process has applied it, and more
             own = Tables(self._schema, state.build)
             state = writing.apply(tx, own, state, batch, entries, matrix)
             if tables.is_current(tx, self._schema, state):
@@ -274,6 +275,8 @@ class PostgresIndex:
 class PostgresBackend:
     """An `IndexBackend` in one schema of a database."""
 
+    compares_fences = True
+
     def __init__(self, server: Server, schema: str, options: Options) -> None:
         self._server = server
         self._schema = schema
@@ -281,9 +284,10 @@ class PostgresBackend:
 
     async def open(self, knowledge_base: int, stamp: IndexStamp) -> PostgresIndex:
         def work(tx: Tx) -> State:
-            state = (
-                tables.load(tx, self._schema, knowledge_base, None) if tables.is_prepared(tx, self._schema) else None
-            )
+            state = None
+            if tables.is_prepared(tx, self._schema):
+                tables.upgrade(tx, self._schema)
+                state = tables.load(tx, self._schema, knowledge_base, None)
             if state is None:
                 raise unusable("还没有建立")
             require_stamp(state.stamp, stamp)
@@ -307,6 +311,7 @@ class PostgresBackend:
             state = tables.load(tx, self._schema, knowledge_base, built.build, changing=True)
             if state is None:
                 raise unusable("要切换到的索引已被删除")
+            tables.require_fence(tx, self._schema, state)  # what a lapsed process has built comes too late
             own = Tables(self._schema, state.build)
             state = writing.finish(tx, own, state, self._options.upkeep)
             tables.analyze(tx, own, state.stamp.dimension)

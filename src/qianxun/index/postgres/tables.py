@@ -21,7 +21,7 @@ from dataclasses import astuple, dataclass, replace
 from hashlib import blake2b
 from typing import Final
 
-from qianxun.core.errors import BadSettings, RetrieverUnavailable
+from qianxun.core.errors import BadSettings, LeaseLost, RetrieverUnavailable
 from qianxun.core.types import IndexStamp
 from qianxun.index.postgres.server import UPDATE_HINT, Row, Tx
 from qianxun.index.shared import unusable
@@ -63,6 +63,7 @@ class State:
     vectors: tuple[int, int] = (0, 0)  # of content, of questions
     graphs: tuple[bool, bool] = (False, False)  # which of them have an HNSW index
     segments: tuple[Segment, ...] = ()
+    fence: int = 0  # the highest that a batch had
 
     @property
     def dead(self) -> int:
@@ -103,9 +104,17 @@ def is_prepared(tx: Tx, schema: str) -> bool:
     return tx.one("SELECT to_regclass(%(name)s) IS NOT NULL", name=f"{schema}.builds") == (True,)
 
 
+def upgrade(tx: Tx, schema: str) -> None:
+    """What a list of builds that an earlier version made lacks."""
+    query = "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(%(name)s) AND attname = 'fence'"
+    if tx.one(query, name=f"{schema}.builds") is None:
+        tx.run(f"ALTER TABLE {schema}.builds ADD COLUMN IF NOT EXISTS fence bigint NOT NULL DEFAULT 0")
+
+
 def prepare(tx: Tx, schema: str) -> None:
     """The extension, the schema and the list of builds, where they are not there yet."""
     if is_prepared(tx, schema):
+        upgrade(tx, schema)
         return
     lock(tx, schema, None)
     _require_extension(tx)
@@ -128,6 +137,7 @@ def prepare(tx: Tx, schema: str) -> None:
             vectors integer[] NOT NULL DEFAULT '{{0,0}}',
             graphs boolean[] NOT NULL DEFAULT '{{f,f}}',
             segments integer[] NOT NULL DEFAULT '{{}}',
+            fence bigint NOT NULL DEFAULT 0,
             touched_at timestamptz NOT NULL DEFAULT clock_timestamp())"""
     )
     tx.run(f"CREATE UNIQUE INDEX IF NOT EXISTS builds_current ON {schema}.builds (base) WHERE is_current")
@@ -142,7 +152,7 @@ def _require_extension(tx: Tx) -> None:
         raise RetrieverUnavailable(f"pgvector {version} 太旧，索引要 0.8 或更新", hint=UPDATE_HINT)
 
 
-COUNTS: Final = ("watermark", "generation", "next_row", "next_owner", "contents", "words", "grams")
+COUNTS: Final = ("watermark", "generation", "next_row", "next_owner", "contents", "words", "grams", "fence")
 
 
 def state_statement(schema: str, base: int, build: int | None, *, changing: bool = False) -> str:
@@ -236,6 +246,24 @@ def _definitions(tables: Tables, own: str, dimension: int) -> list[str]:
             f"CREATE INDEX ON {tables.vectors} (owner)",
         ]
     return statements
+
+
+def fenced(state: State, fence: int) -> State:
+    """The state as one who writes with this fence finds it. Raises LeaseLost where a later one has written."""
+    _compare(state.base, fence, state.fence)
+    return replace(state, fence=max(fence, state.fence))
+
+
+def require_fence(tx: Tx, schema: str, built: State) -> None:
+    """Raises LeaseLost where the current index has seen a later one than the build that is to take its place."""
+    query = f"SELECT fence FROM {schema}.builds WHERE base = %(base)s AND is_current FOR UPDATE"
+    (seen,) = tx.one(query, base=built.base) or (0,)
+    _compare(built.base, built.fence, seen)
+
+
+def _compare(base: int, fence: int, seen: int) -> None:
+    if fence and fence < seen:
+        raise LeaseLost(f"知识库 {base} 的索引已由另一个进程接手", hint="它会做完；不必重试")
 
 
 def is_current(tx: Tx, schema: str, state: State) -> bool:

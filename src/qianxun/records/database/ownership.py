@@ -1,8 +1,12 @@
-"""One engine at a time works on a database: its outbox has one reader, whose index is then right.
+"""Who works on a database on a server: any number of engines together, or one alone.
 
-A data folder has its lock file for that. On a database server a session has an advisory lock, which the server releases
-when the session ends, however it ends. When it ended because the server restarted, the owner takes the lock again,
-unless another process had it meanwhile.
+Engines whose index is on a server, too, work together: of a base's outbox one at a time is the consumer, by a lease
+(`records.leases`). An index in a folder belongs to one engine, which has to be the only one: it reads the outbox to
+its end, and what it has read is gone. A session of each has an advisory lock, shared or its own, which the server
+releases when the session ends, however it ends. When it ended because the server restarted, the engine takes the lock
+again; one that was alone, only if no other had it meanwhile.
+
+A data folder has its lock file for that.
 """
 
 from __future__ import annotations
@@ -24,7 +28,10 @@ from qianxun.records.schema import Counter
 
 ENDING_SECONDS = 1.0  # a server notices a moment later that a process was killed
 PURPOSE = "owner"  # of the lock
-HINT = "一个数据库同时只由一个千寻进程打开：等它结束；若它是服务，请用 --url 连接它"
+HINT = (
+    "索引在数据目录里（index.backend 是 embedded）的进程独占数据库：等它结束，或用 --url 连接它；"
+    "要几个进程同时用一个数据库，各自的 index.backend 都设为 postgres 或 milvus"
+)
 
 
 @dataclass
@@ -32,16 +39,17 @@ class Claim:
     """The right to work on the database, and the session with its lock."""
 
     engine: Engine
+    is_alone: bool = True
     identity: str = ""  # of the database: what was made from its records, an index say, belongs to no other
     _session: Connection | None = field(default=None, repr=False)
-    _number: int = 0  # of this claim: each has a higher one than those before it
+    number: int = 0  # of this process on the database: each has a higher one than those before it
     _checking: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def take(self) -> None:
         """Raises FolderInUse, naming the owner."""
-        self._session = _locked(self.engine)
+        self._session = _locked(self.engine, is_alone=self.is_alone)
         with for_writing(self.engine).begin() as tx:
-            (self._number,) = allocate(tx, "owner", 1)
+            (self.number,) = allocate(tx, "owner", 1)
             self.identity = identity(tx) or _named(tx)
 
     def check(self) -> None:
@@ -50,10 +58,12 @@ class Claim:
             if self._session is not None and _is_open(self._session):
                 return
             self._unlock()
-            self._session = _locked(self.engine)
+            self._session = _locked(self.engine, is_alone=self.is_alone)
+            if not self.is_alone:
+                return
             with self.engine.begin() as tx:
                 newest = last(tx, "owner")
-            if newest != self._number:
+            if newest != self.number:
                 self._unlock()
                 raise FolderInUse("连接中断期间，另一个进程打开过这个数据库", hint="重新启动这个进程；" + HINT)
 
@@ -65,7 +75,7 @@ class Claim:
         session, self._session = self._session, None
         if session is not None:
             with suppress(SQLAlchemyError, QianxunError), session:  # the server may have stopped already
-                _server(session).unlock_session(session, PURPOSE, is_shared=False)
+                _server(session).unlock_session(session, PURPOSE, is_shared=not self.is_alone)
 
 
 def identity(tx: Connection) -> str:
@@ -79,13 +89,13 @@ def _named(tx: Connection) -> str:
     return identity(tx)
 
 
-def _locked(engine: Engine) -> Connection:
+def _locked(engine: Engine, *, is_alone: bool) -> Connection:
     session = for_single_statements(engine).connect()
     try:
         session.detach()  # for as long as the process runs: not one of the pool's
         server = _server(session)
         give_up = time.monotonic() + ENDING_SECONDS
-        while not server.lock_session(session, PURPOSE, is_shared=False):
+        while not server.lock_session(session, PURPOSE, is_shared=not is_alone):
             if time.monotonic() > give_up:
                 raise FolderInUse(f"数据库正被另一个进程使用：{server.lock_holder(session, PURPOSE)}", hint=HINT)
             time.sleep(0.05)

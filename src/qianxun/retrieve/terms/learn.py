@@ -20,7 +20,7 @@ from qianxun.bases.base import OpenBase, in_preparing_thread
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.vectors import embed
-from qianxun.records import terms
+from qianxun.records import bases, terms
 from qianxun.retrieve.terms.related import can_have_neighbours
 from qianxun.text.chinese import Analyser
 
@@ -81,6 +81,7 @@ async def learn(base: OpenBase, seconds: float = SECONDS) -> Learnt:
         finally:
             if added or unused:
                 base.terms.forget()
+                await asyncio.to_thread(_note, base)
         left = len(new) - added
         if left:
             base.terms.note_write()
@@ -131,6 +132,11 @@ def _store(base: OpenBase, model: EmbeddingModel, words: Sequence[str], vectors:
     with base.records.writing() as tx:
         if base.model is model:  # else a rebuild has changed the model and removed the words of this one
             terms.store(tx, base.id, model.name, words, vectors)
+
+
+def _note(base: OpenBase) -> None:
+    with base.records.writing() as tx:
+        bases.note_learnt(tx, base.id)
 
 
 def _remove(base: OpenBase, model: str, unused: set[str]) -> None:

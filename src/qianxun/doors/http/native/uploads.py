@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import tempfile
+import time
 import unicodedata
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -33,6 +34,7 @@ PARTS_LIMIT: Final = 32
 FIELD_BYTES: Final = 64 * 1024
 WRITE_BYTES: Final = MIB
 NAME_LIMIT: Final = 255
+LEFT_SECONDS: Final = 3600.0
 
 _SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]{1,10}", re.ASCII)
 _QUOTED: Final = re.compile(rb'"(?:\\.|[^"\\])*"', re.DOTALL)
@@ -59,11 +61,14 @@ async def received(request: Request, folder: Path, max_bytes: int) -> AsyncItera
         reader.remove()
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Removes the files of a process that was killed. The caller must own the data folder."""
+def remove_leftovers(folder: Path, *, shared: bool = False) -> None:
+    """Removes the files of a process that was killed; of a folder that others share, those that are an hour old."""
+    before = time.time() - (LEFT_SECONDS if shared else 0.0)
     with suppress(FileNotFoundError):
         for leftover in os.scandir(folder / FOLDER):
-            os.unlink(leftover.path)
+            with suppress(FileNotFoundError):
+                if leftover.stat().st_mtime <= before:
+                    os.unlink(leftover.path)
 
 
 async def _read(request: Request, reader: _FormReader) -> Form:
