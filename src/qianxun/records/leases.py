@@ -20,7 +20,7 @@ from qianxun.core.errors import LeaseLost
 from qianxun.records.database.clock import database_time
 from qianxun.records.schema import LeaseRow
 
-NOBODY: Final = 0
+FREE: Final = 0
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -51,7 +51,7 @@ def take(tx: Connection, name: str, holder: int, seconds: float) -> Lease | None
     row = tx.execute(query.where(LeaseRow.name == name).with_for_update()).first()
     if row is None:
         return _first(tx, name, holder, seconds)
-    if row.holder not in (NOBODY, holder) and row.expires_at > row.now:
+    if row.holder not in (FREE, holder) and row.expires_at > row.now:
         return None
     fence = max(row.fence + 1, _microseconds(row.now))
     tx.execute(
@@ -59,7 +59,7 @@ def take(tx: Connection, name: str, holder: int, seconds: float) -> Lease | None
         .where(LeaseRow.name == name)
         .values(holder=holder, fence=fence, expires_at=row.now + timedelta(seconds=seconds))
     )
-    return Lease(name, holder, fence, was_abandoned=row.holder != NOBODY)
+    return Lease(name, holder, fence, was_abandoned=row.holder != FREE)
 
 
 def _first(tx: Connection, name: str, holder: int, seconds: float) -> Lease | None:
@@ -91,7 +91,7 @@ def renew(tx: Connection, lease: Lease, seconds: float) -> bool:
 def give_back(tx: Connection, lease: Lease) -> None:
     """Ends the lease, unless another process has taken it."""
     own = (LeaseRow.name == lease.name) & (LeaseRow.fence == lease.fence)
-    tx.execute(update(LeaseRow).where(own).values(holder=NOBODY))
+    tx.execute(update(LeaseRow).where(own).values(holder=FREE))
 
 
 def require(tx: Connection, lease: Lease | None) -> None:
