@@ -60,5 +60,5 @@ async def asking(folder: Path, told: Mapping[str, Any] | None = None) -> AsyncIt
     async with Engine.open(settings=settings, models={MODEL: HashEmbedding()}) as engine:
         app = create_app(engine, settings)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", verify=False) as http:
             yield Asking(http, app, engine)

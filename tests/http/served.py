@@ -87,7 +87,13 @@ async def serving(
             await ready.wait()
             headers = {"authorization": f"Bearer {key}"} if key else {}
             try:
-                async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
+                async with httpx.AsyncClient(
+                    base_url=url,
+                    headers=headers,
+                    timeout=60,
+                    trust_env=False,
+                    verify=False,  # there is nothing to verify, and to read all certificates takes 20 ms
+                ) as http:
                     yield Served(url, http, app, engine, server, running)
             finally:
                 server.stop()

@@ -81,7 +81,7 @@ async def real_app(folder: Path, model: Any, spans: Spans | None = None) -> Asyn
 
 def client(app: Any, **headers: str) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers)
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers, verify=False)
 
 
 @contextmanager

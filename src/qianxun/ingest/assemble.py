@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from qianxun.core.errors import BadInput
-from qianxun.core.types import (
+from qianxun.core.documents import (
     Block,
     ContentFormat,
     Heading,
@@ -20,6 +19,7 @@ from qianxun.core.types import (
     TableSpan,
     Text,
 )
+from qianxun.core.errors import BadInput
 from qianxun.ingest.parse.text import parse_text
 from qianxun.ingest.preprocess import normalise
 from qianxun.ingest.sandbox.limits import ParseLimits

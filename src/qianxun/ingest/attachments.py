@@ -18,9 +18,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+from qianxun.core.documents import Table
 from qianxun.core.errors import BadInput, Refused, TooLarge, Unreadable, UnsupportedFile
 from qianxun.core.limits import IMAGE_BYTES_LIMIT, MIB
-from qianxun.core.types import Table
 from qianxun.ingest.tables.cells import is_missing, number, percent
 from qianxun.ingest.tables.grid import EMPTY, Cell, Grid, clean, place, read_table
 

@@ -14,9 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from qianxun.core.documents import Text
 from qianxun.core.errors import BadInput
 from qianxun.core.ports import EmbeddingModel
-from qianxun.core.types import Text, Vectors
+from qianxun.core.types import Vectors
 from qianxun.text.chinese import SENTENCE_END
 
 _SHORTEST: Final = 8  # characters: a shorter sentence (“好。”) means too little on its own and joins the one before it

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from qianxun.core.documents import Mark, Piece, TableSpan, Text
 from qianxun.core.errors import BadInput
-from qianxun.core.types import Mark, Piece, TableSpan, Text
 from qianxun.text.chinese import CLAUSE_END, SENTENCE_END
 
 _SOLID: Final = re.compile(r"\S")

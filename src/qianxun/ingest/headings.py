@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from qianxun.core.types import Block, Heading, Paragraph, TableBlock
+from qianxun.core.documents import Block, Heading, Paragraph, TableBlock
 
 _OPENS: Final = re.compile(r"\s{0,8}[一二三四五六七八九十（(附第\d]")  # most lines do not
 _NUMBERED: Final = re.compile(

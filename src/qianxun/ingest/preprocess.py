@@ -7,14 +7,16 @@ Traditional Chinese, the width of punctuation, units, signs and emoji stay: fold
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lxml import etree
-from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock, reference
 
+from qianxun.core.documents import ContentFormat
 from qianxun.core.errors import BadInput
-from qianxun.core.types import ContentFormat
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
 
 # Spaces that only differ in width, and line ends of other systems.
 _SPACES: Final = "\t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
@@ -93,6 +95,8 @@ class TextPreprocessor:
 
 def markdown_reader(max_nesting: int = 20) -> MarkdownIt:
     """CommonMark with tables and footnotes: no text is lost but the addresses of links."""
+    from markdown_it import MarkdownIt  # takes as long to import as everything else that reads a plain text
+
     reader = MarkdownIt("commonmark", {"maxNesting": max_nesting}).enable("table")
     reader.block.ruler.at("reference", _reference)
     return reader
@@ -102,6 +106,8 @@ def _reference(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     # [^1]: 自签收之日起 is a footnote. CommonMark knows none and takes its first word, here all of it, for an address.
     if state.src.startswith("[^", state.bMarks[first] + state.tShift[first]):
         return False
+    from markdown_it.rules_block import reference
+
     return reference(state, first, last, silent)
 
 

@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, Final
 
+from qianxun.core.documents import Piece, QAPair
 from qianxun.core.errors import BadModelReply, ModelError, ModelUnavailable
 from qianxun.core.ports import ChatModel
-from qianxun.core.types import Message, Piece, QAPair, Question
+from qianxun.core.types import Message, Question
 from qianxun.text.chinese import grams
 from qianxun.text.llm_json import Malformed, read_json
 

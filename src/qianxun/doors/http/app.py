@@ -81,7 +81,8 @@ def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -
     for left in (ClientDisconnected, ClientDisconnect):
         app.add_exception_handler(left, _client_disconnected)
     for module in ROUTES:
-        app.include_router(module.router)
+        # Not `include_router`: it would work out every route of a router without options anew, at the first request.
+        app.router.routes.extend(module.router.routes)
     app.add_middleware(Guard, service=service)
     if origins := settings.service.cors_origins:
         app.add_middleware(

@@ -13,8 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from qianxun.core.documents import ParsedFile
 from qianxun.core.errors import Unreadable
-from qianxun.core.types import ParsedFile
 from qianxun.ingest.parse.sniff import sniff
 from qianxun.ingest.sandbox.limits import ParseLimits
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from lxml import etree, html
 
+from qianxun.core.documents import Block, Heading, Paragraph, ParsedFile
 from qianxun.core.errors import TooLarge, Unreadable
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile
 from qianxun.ingest.headings import numbered_headings
 from qianxun.ingest.parse.boilerplate import HEADINGS, INLINE, INVISIBLE, boilerplate
 from qianxun.ingest.parse.encoding import read_text

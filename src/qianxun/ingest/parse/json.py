@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from qianxun.core.documents import Block, Heading, Paragraph, ParsedFile, QAPair, TableBlock
 from qianxun.core.errors import TooLarge, Unreadable
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, QAPair, TableBlock
 from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.parse.pairs import pairs_of
 from qianxun.ingest.sandbox.limits import ParseLimits

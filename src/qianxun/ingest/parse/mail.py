@@ -11,8 +11,8 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final
 
+from qianxun.core.documents import Block, Heading, Paragraph, ParsedFile
 from qianxun.core.errors import Unreadable
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile
 from qianxun.ingest.headings import numbered_headings
 from qianxun.ingest.parse.encoding import decode
 from qianxun.ingest.parse.html import read_fragment

@@ -10,7 +10,7 @@ from typing import Final
 
 from markdown_it.token import Token
 
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, Table, TableBlock
+from qianxun.core.documents import Block, Heading, Paragraph, ParsedFile, Table, TableBlock
 from qianxun.ingest.headings import numbered_headings
 from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.parse.html import read_fragment

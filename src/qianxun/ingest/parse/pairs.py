@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from qianxun.core.types import Block, QAPair, TableBlock
+from qianxun.core.documents import Block, QAPair, TableBlock
 
 # The fields that make up the question, and those that may hold the answer; the first row that fits counts.
 _FIELDS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from qianxun.core.documents import ParsedFile
 from qianxun.core.errors import MissingExtra, PluginError, Refused, Unreadable, UnsupportedFile
 from qianxun.core.plugins import Plugin, discover, load
-from qianxun.core.types import ParsedFile
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import from_json, to_json
 

@@ -11,7 +11,6 @@ from typing import Final
 from qianxun.core.errors import Unreadable, UnsupportedFile
 from qianxun.ingest.parse.encoding import decode
 from qianxun.ingest.parse.plugins import PluginParser, parser_for, troubles
-from qianxun.ingest.sandbox.convert import OldFormat
 
 _HEAD: Final = 16_384
 _BY_SUFFIX: Final = {
@@ -48,6 +47,20 @@ _OFFICE: Final = (("xl/", "xlsx"), ("word/", "docx"), ("ppt/", "pptx"))
 _TAKEN: Final = "可以放入 TXT、Markdown、HTML、CSV、XLSX、JSON、DOCX、PPTX、PDF、EML 与 PNG、JPEG 图片"
 _ADVICE: Final = dict.fromkeys((".tif", ".tiff", ".heic", ".heif", ".avif"), "请另存为 PNG、JPEG 或 PDF 再添加")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+HOW_TO_INSTALL: Final = (
+    "装上 LibreOffice 即可直接添加（Debian/Ubuntu：apt install libreoffice-writer-nogui libreoffice-calc-nogui "
+    "libreoffice-impress-nogui；macOS：brew install --cask libreoffice），或另存为 .docx、.xlsx、.pptx"
+)
+
+
+class OldFormat(UnsupportedFile):
+    """A file that LibreOffice can turn into ``target``. Only where it cannot, a caller sees this."""
+
+    word = "old_format"
+
+    def __init__(self, target: str) -> None:
+        super().__init__("旧版 Office、WPS、RTF 与 OpenDocument 要由 LibreOffice 转换", hint=HOW_TO_INSTALL)
+        self.target = target
 
 
 @dataclass(frozen=True, slots=True)

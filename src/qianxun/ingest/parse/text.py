@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 
-from qianxun.core.types import Block, Heading, Mark, Paragraph, ParsedFile, TableBlock, TableSpan, Text
+from qianxun.core.documents import Block, Heading, Mark, Paragraph, ParsedFile, TableBlock, TableSpan, Text
 from qianxun.ingest.headings import numbered_headings, outline
 from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.preprocess import normalise

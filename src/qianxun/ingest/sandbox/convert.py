@@ -19,6 +19,7 @@ from typing import Final
 
 from qianxun.core.errors import TooLarge, TooSlow, Unreadable, UnsupportedFile
 from qianxun.core.limits import MIB
+from qianxun.ingest.parse.sniff import OldFormat
 from qianxun.ingest.sandbox.limits import ParseLimits
 
 _ONCE_MORE: Final = 81  # what it exits with after a new profile was filled
@@ -47,20 +48,6 @@ _PROFILE: Final = (
     )
     + "</oor:items>"
 )
-HOW_TO_INSTALL: Final = (
-    "装上 LibreOffice 即可直接添加（Debian/Ubuntu：apt install libreoffice-writer-nogui libreoffice-calc-nogui "
-    "libreoffice-impress-nogui；macOS：brew install --cask libreoffice），或另存为 .docx、.xlsx、.pptx"
-)
-
-
-class OldFormat(UnsupportedFile):
-    """A file that LibreOffice can turn into ``target``. Only where it cannot, a caller sees this."""
-
-    word = "old_format"
-
-    def __init__(self, target: str) -> None:
-        super().__init__("旧版 Office、WPS、RTF 与 OpenDocument 要由 LibreOffice 转换", hint=HOW_TO_INSTALL)
-        self.target = target
 
 
 def soffice() -> str:

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
+from qianxun.core.documents import ContentFormat, ParsedFile, Text
 from qianxun.core.errors import (
     BadInput,
     MissingExtra,
@@ -28,10 +29,11 @@ from qianxun.core.errors import (
     Unreadable,
     UnsupportedFile,
 )
+from qianxun.core.filters import Metadata
 from qianxun.core.limits import MIB
 from qianxun.core.system.fair_slots import FairSlots
-from qianxun.core.types import ContentFormat, Metadata, ParsedFile, Text
-from qianxun.ingest.sandbox.convert import OldFormat, converted
+from qianxun.ingest.parse.sniff import OldFormat
+from qianxun.ingest.sandbox.convert import converted
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import from_json
 from qianxun.ingest.sandbox.text_messages import TextReader

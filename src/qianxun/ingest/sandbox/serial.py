@@ -6,12 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from qianxun.core.types import (
+from qianxun.core.documents import (
     Block,
     Column,
     Heading,
     Mark,
-    Metadata,
     PageStart,
     Paragraph,
     ParsedFile,
@@ -21,6 +20,7 @@ from qianxun.core.types import (
     TableSpan,
     Text,
 )
+from qianxun.core.filters import Metadata
 
 Rows: TypeAlias = list[list[Any]]
 

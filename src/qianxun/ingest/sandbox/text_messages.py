@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from qianxun.core.types import Mark, PageStart, ParsedFile, QAPair, TableSpan, Text
+from qianxun.core.documents import Mark, PageStart, ParsedFile, QAPair, TableSpan, Text
 from qianxun.ingest.sandbox.serial import columns_of, read_metadata, read_table
 
 MESSAGE_CHARACTERS: Final = 128 * 1024

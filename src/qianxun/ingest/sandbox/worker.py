@@ -18,15 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from qianxun.core.documents import ParsedFile, Text
 from qianxun.core.errors import BadInput, MissingExtra, Refused, TooLarge, Unreadable
-from qianxun.core.types import Metadata, ParsedFile, Text
+from qianxun.core.filters import Metadata
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse import parse
-from qianxun.ingest.parse.pages import image
-from qianxun.ingest.parse.pages.ocr import upright_jpeg
 from qianxun.ingest.parse.plugins import PluginFailed
+from qianxun.ingest.parse.sniff import OldFormat
 from qianxun.ingest.sandbox import budget
-from qianxun.ingest.sandbox.convert import OldFormat
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import to_json
 from qianxun.ingest.sandbox.text_messages import messages_of
@@ -131,9 +130,15 @@ def _serve_file(output: str, path: Path, limits: ParseLimits, replies: BinaryIO)
         _send_parts(replies, [_file_text(path, limits, on_page)])
         return
     if output == "picture":
+        from qianxun.ingest.parse.pages.ocr import upright_jpeg  # with numpy, which most files do without
+
         body = upright_jpeg(path, limits)
+    elif output == "recognised":
+        from qianxun.ingest.parse.pages import image
+
+        body = to_json(image.parse(path, limits))
     else:
-        body = to_json(image.parse(path, limits) if output == "recognised" else parse(path, limits, on_page))
+        body = to_json(parse(path, limits, on_page))
     if len(body) > limits.result_bytes:
         raise TooLarge("解析结果过大", hint="请拆分文件，或调大 result_bytes 上限")
     send(replies, PARSED, body)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from qianxun.core.types import CellValue, ColumnKind
+from qianxun.core.documents import CellValue, ColumnKind
 
 _NUMBER: Final = re.compile(r"[+\-−–]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{1,18})?(?:[eE][+-]?\d{1,3})?")
 _SCALED: Final = re.compile(r"(?P<number>[+\-−–]?[\d,.]{1,30})\s?(?P<scale>[万亿]?)(?P<unit>[元圆]|美元|港元|欧元)?")

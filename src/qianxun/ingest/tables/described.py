@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.core.types import Column, ContentFormat, Mark, Metadata, PageStart, ParsedFile, Table, TableBlock, Text
+from qianxun.core.documents import Column, ContentFormat, Mark, PageStart, ParsedFile, Table, TableBlock, Text
+from qianxun.core.filters import Metadata
 from qianxun.ingest.assemble import assemble, read_structure
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.tables.grid import Cell, clean, place, read_table

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from qianxun.core.documents import Block, CellValue, Column, ColumnKind, Paragraph, Table, TableBlock
 from qianxun.core.errors import TooLarge
-from qianxun.core.types import Block, CellValue, Column, ColumnKind, Paragraph, Table, TableBlock
 from qianxun.ingest.tables.cells import (
     STRAYS,
     Reading,

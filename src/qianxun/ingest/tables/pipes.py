@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from qianxun.core.types import Table
+from qianxun.core.documents import Table
 from qianxun.ingest.headings import heading_level
 from qianxun.ingest.tables.cells import is_missing, money, number, percent
 from qianxun.ingest.tables.grid import Cell, Grid, clean, place, read_table

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from lxml import etree
 
+from qianxun.core.documents import Block
 from qianxun.core.errors import MissingExtra, Refused
-from qianxun.core.types import Block
 from qianxun.ingest.parse.pages.image import arrange
 from qianxun.ingest.parse.pages.ocr import load_picture, recognise
 from qianxun.ingest.sandbox.limits import ParseLimits

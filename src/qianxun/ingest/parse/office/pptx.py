@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from lxml import etree
 
+from qianxun.core.documents import Block, Heading, Paragraph, ParsedFile
 from qianxun.core.errors import MissingExtra, TooLarge, Unreadable
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile
 from qianxun.ingest.parse.office.embedded import EQUATIONS, Pictures, diagram_text, diagrams_in, linear
 from qianxun.ingest.parse.office.package import BROKEN, inspect
 from qianxun.ingest.sandbox.limits import ParseLimits

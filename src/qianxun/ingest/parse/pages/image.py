@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+from qianxun.core.documents import Block, Heading, Paragraph, ParsedFile, TableBlock
 from qianxun.core.errors import UnsupportedFile
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 from qianxun.ingest.headings import heading_level
 from qianxun.ingest.parse.pages.ocr import Line, Pixels, load_picture, recognise
 from qianxun.ingest.parse.pages.reflow import joined, reflow, shown_width

@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from qianxun.core.documents import Block, Heading, Paragraph, ParsedFile, TableBlock
 from qianxun.core.errors import MissingExtra, TooLarge, Unreadable
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, TableBlock
 from qianxun.ingest.headings import heading_level, numbered_headings
 from qianxun.ingest.parse.pages.pdf_lines import Line, in_reading_order, lines_of, ran_to_margin
 from qianxun.ingest.parse.pages.pdf_tables import RuledTable, Tables

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from qianxun.core.types import Table
+from qianxun.core.documents import Table
 from qianxun.ingest.parse.pages.ruling import Box, edges, grid_of
 from qianxun.ingest.tables.grid import Cell, Grid, as_text, clean, read_table
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from qianxun.core.documents import ParsedFile
 from qianxun.core.errors import TooLarge, Unreadable
-from qianxun.core.types import ParsedFile
 from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.parse.pairs import pairs_in
 from qianxun.ingest.sandbox.limits import ParseLimits

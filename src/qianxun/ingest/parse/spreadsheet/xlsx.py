@@ -19,8 +19,8 @@ from typing import Any, Final
 import openpyxl
 from openpyxl.utils.exceptions import InvalidFileException
 
+from qianxun.core.documents import Block, Heading, Paragraph, ParsedFile, Table, TableBlock
 from qianxun.core.errors import Unreadable
-from qianxun.core.types import Block, Heading, Paragraph, ParsedFile, Table, TableBlock
 from qianxun.ingest.parse.office.package import BROKEN, count_cells, inspect
 from qianxun.ingest.parse.pairs import pairs_in
 from qianxun.ingest.parse.spreadsheet.sheet_regions import Region, regions
