@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from qianxun.core.answer_types import QUESTION_KINDS
+from qianxun.core.codec.labels import labels
 from qianxun.doors.cli.views import answer as answer_view
-from qianxun.doors.cli.views.drawing import labels
 from qianxun.doors.http.middleware.metrics import FORMS
 from tests.cli.conftest import Outcome, Run
 from tests.http.questions import writing

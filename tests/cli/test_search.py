@@ -9,8 +9,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from qianxun.core.codec.labels import labels
 from qianxun.core.types import ArmScore, Attributes, Chunk, Found
-from qianxun.doors.cli.views.drawing import bar, labels
+from qianxun.doors.cli.views.drawing import bar
 from qianxun.doors.cli.views.explain import show_hit
 from qianxun.doors.http.middleware.metrics import STAGES, TOTAL
 from qianxun.retrieve.arms import STANDARD

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qianxun.core.types import Metadata
+from qianxun.core.types import Chunk, DocumentState, Metadata, Scalar, Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +106,57 @@ class Verdict:
     @property
     def is_clean(self) -> bool:
         return not self.findings
+
+
+# ── looking through a base ───────────────────────────────────────────────────────────────────────
+
+DocumentOrder: TypeAlias = Literal["id", "newest"]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentQuery:
+    """Which documents of a base, and in which order; what is empty does not narrow."""
+
+    name: str = ""  # within the name or the id
+    status: str = ""  # a `DocumentStatus`
+    content_type: str = ""
+    suffix: str = ""  # how the name ends: "pdf"
+    field: str = ""  # of the metadata …
+    value: Scalar = ""  # … whose value is this
+    order: DocumentOrder = "id"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage:
+    """Some documents of a base; ``next`` is where the following page begins, "" after the last."""
+
+    documents: tuple[DocumentState, ...]
+    next: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A field that filters know, as the documents of a base have it: the most frequent values, each with its count."""
+
+    field: str  # content_type, tags, user_id, project_id, metadata.<name>
+    values: tuple[tuple[Scalar, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPair:
+    """A question that a document answers, and where it came from: given | model:<name>."""
+
+    question: str
+    answer: str
+    origin: str = "given"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentContent:
+    """A document as it is served: its text of record with its structure, and what was made of it."""
+
+    state: DocumentState
+    text: Text
+    chunks: tuple[Chunk, ...]
+    pairs: tuple[StoredPair, ...] = ()
+    entities: tuple[tuple[str, str, int], ...] = ()  # name, type, mentions; the most frequent first

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+# What a terminal may obey, a page may turn round, or neither can show: control characters without tab and line feed,
+# lone surrogates, and the marks that turn the direction of text.
+UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
 
 def is_unicode(text: str) -> bool:
     """False with half of a surrogate pair, which cannot be encoded."""
@@ -32,3 +39,16 @@ def sound_text(text: str) -> str:
     if is_unicode(text):
         return text
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def visible_controls(text: str) -> str:
+    """Control characters but line ends and tabs, and bytes that are no text, as ``\\x1b``."""
+    return UNSAFE.sub(escaped_control, text)
+
+
+def escaped_control(found: re.Match[str]) -> str:
+    """One such character as people may see it."""
+    code = ord(found[0])
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a file's name that is not UTF-8
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

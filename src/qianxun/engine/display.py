@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
+from typing import Any, get_args
 
+from qianxun.core.explanation import Explanation
+from qianxun.core.types import EVERYTHING
 from qianxun.rank.tiers import COVERED, STRICT
 from qianxun.retrieve.arms import find_arm
 from qianxun.retrieve.explain import filter_text
@@ -14,11 +16,13 @@ from qianxun.text.table_types import TableType, label
 __all__ = [
     "COVERED",
     "STRICT",
+    "change_texts",
     "filter_text",
     "find_arm",
     "matching_part",
     "matching_rows",
     "query_words",
+    "reason_texts",
     "spans",
     "table_type_label",
 ]
@@ -49,3 +53,55 @@ def matching_rows(text: str, query: str) -> str:
 def table_type_label(name: str) -> str:
     """The type of a table in Chinese; the name itself where there is no such type."""
     return {type_: label(type_) for type_ in get_args(TableType)}.get(name, name)
+
+
+# ── why a chunk is a result, or not: (Chinese, English) ──────────────────────────────────────────
+
+
+def reason_texts(why: Explanation) -> tuple[str, str]:
+    """What became of a chunk."""
+    alike = "" if why.similarity is None else f", similarity {why.similarity:.2f}"
+    english = {
+        "returned": f"returned, place {why.rank}",
+        "records": f"not of record: {why.status}　{why.reason}",
+        "index": "of record, but not in the index",
+        "filter": f"kept out by the filter　{why.reason}",
+        "recall": "not among the candidates of any arm",
+        "fuse": "found by an arm that counts for nothing here: its fused score is zero",
+        "threshold": f"its score of {why.score or 0:.4f} is below the threshold",
+        "tier": f"not let in: {why.coverage:.0%} of the query matched{alike}",
+        "rerank": f"place {why.rank_before} before the reranker, {why.rank} after it",
+        "top_k": f"place {why.rank}, behind the results asked for",
+    }
+    return why.reason, english[why.step]
+
+
+def change_texts(why: Explanation) -> tuple[str, str]:
+    """The smallest change that brings a chunk."""
+    parts = [_change_texts(name, value) for name, value in why.changes.items()]
+    if why.chunk is not None and why.changes.get("doc_ids") == (why.chunk.doc_id,):
+        name = why.chunk.doc_name or why.chunk.doc_id
+        others = [_change_texts(*one) for one in why.changes.items() if one[0] != "doc_ids"]
+        parts = [(f"只在它的文档“{name}”里找", f"only in its document “{name}”"), *others]
+    return "；".join(zh for zh, _ in parts), "; ".join(en for _, en in parts)
+
+
+def _change_texts(name: str, value: Any) -> tuple[str, str]:
+    match name:
+        case "top_k":
+            return f"至少要 {value} 条", f"at least {value} results"
+        case "threshold":
+            return f"阈值不高于 {value:.4f}", f"a threshold of at most {value:.4f}"
+        case "fuzzy":
+            return "允许模糊匹配", "fuzzy matches allowed"
+        case "where" if value == EVERYTHING:
+            return "去掉过滤条件", "no filter"
+        case "where":
+            return f"过滤条件放宽为 {filter_text(value)}", f"the filter loosened to {filter_text(value)}"
+        case "doc_ids":
+            return f"在这些文档里找：{'、'.join(value)}", f"in these documents: {', '.join(value)}"
+        case "rerank":
+            return "不重排", "no reranker"
+        case "mode":
+            return "两路一起找", "both ways of searching"
+    return f"{name} 改为 {value}", f"{name} = {value}"

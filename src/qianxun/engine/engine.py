@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from sqlalchemy import Connection
 
@@ -46,7 +46,7 @@ from qianxun.core.types import (
     Recall,
 )
 from qianxun.engine.embedding_models import Embeddings
-from qianxun.engine.facades import Admin, Logs
+from qianxun.engine.facades import Admin, Contents, Logs
 from qianxun.engine.folder_lock import owned
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog
 from qianxun.engine.open_bases import OpenBases
@@ -117,21 +117,20 @@ class Engine:
         *,
         settings: Settings | None = None,
         models: Mapping[str, Any] | None = None,
-        background: bool | Literal["worker"] = True,
+        background: bool = True,
     ) -> AsyncIterator[Engine]:
         """Opens a data folder and owns it until the block ends; with records and index on servers it is one of any
         number of engines on them.
 
         Without ``settings`` they are read from file and environment. ``models`` are the caller's own, by name: ours, or
         those of sentence-transformers and LangChain. With ``background`` tasks index, retry, learn words and build
-        graphs, as "worker" also after the writes of other processes; without it, calls that wait for their result index
-        what they add. Raises FolderInUse, BadSettings or
+        graphs; without it, calls that wait for their result index what they add. Raises FolderInUse, BadSettings or
         RecordsUnavailable.
         """
         settings = settings or load(arguments={"data": str(data) if data is not None else None})
         with owned(settings.folder, shared=is_shared(settings)):
             engine = await asyncio.to_thread(wire, Engine, settings, dict(models or {}))
-            indexer = asyncio.create_task(engine._run_background(follow=background == "worker")) if background else None
+            indexer = asyncio.create_task(engine._run_background()) if background else None
             try:
                 yield engine
             finally:
@@ -664,6 +663,11 @@ class Engine:
         return Admin(self.records, self._opened, embedding, lambda base, to: self._bases.move(base, self.tenant, to))
 
     @property
+    def contents(self) -> Contents:
+        """The documents of a base as people look through them: pages, one in full, fields and values, previews."""
+        return Contents(self._own, self._opened, self.wake)
+
+    @property
     def logs(self) -> Logs:
         """The log of searches and questions."""
         return Logs(self.records, self.journal, self.tenant)
@@ -681,18 +685,14 @@ class Engine:
         """Tells the background indexer that there is work."""
         self._work.set()
 
-    async def _run_background(self, *, follow: bool) -> None:
+    async def _run_background(self) -> None:
         async def drain(tenant: str, base: int) -> Drained:
             return await self.of(tenant).drain(base)
 
         async def events(tenant: str, base: int) -> RAGIndexEventHandler:
             return await self.of(tenant).events(base)
 
-        async def opened(tenant: str, base: int) -> OpenBase:
-            return await self.of(tenant).base(base)
-
-        parts = (self.records, self._work, self._bases.every, drain, self.settings.events, events)
-        await run_background(*parts, opened if follow else None)
+        await run_background(self.records, self._work, self._bases.every, drain, self.settings.events, events)
 
     @property
     def is_one_of_many(self) -> bool:

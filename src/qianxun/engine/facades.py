@@ -1,18 +1,22 @@
-"""What an engine offers beside adding, finding, asking and deleting: `Engine.admin` and `Engine.logs`."""
+"""What an engine offers beside adding, finding, asking and deleting: `Engine.contents`, `admin` and `logs`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sqlalchemy import Connection
+
 from qianxun.bases.base import OpenBase
+from qianxun.core.ingest_types import DocumentContent, DocumentPage, DocumentQuery, Facet
 from qianxun.core.log_types import Feedback, LogEntry
 from qianxun.core.ports import EmbeddingModel, nothing
-from qianxun.core.types import KnowledgeBase
-from qianxun.records import Records, bases, logs, outbox
+from qianxun.core.types import KnowledgeBase, Piece, Text
+from qianxun.records import Records, bases, browse, documents, logs, outbox
+from qianxun.records.tenancy import BaseRecords
 from qianxun.retrieve.search_log import Journal
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from qianxun.graph.build import Watch as GraphWatch
     from qianxun.retrieve.terms.learn import Learnt
 
+EVERY_DOCUMENT = DocumentQuery()
 Opened: TypeAlias = Callable[[int], AbstractAsyncContextManager[OpenBase]]
 
 
@@ -118,6 +123,56 @@ class Admin:
     async def queue_depth(self) -> int:
         """The number of changes that wait for their index, in the bases of all tenants."""
         return await self.records.read(outbox.depth_of_all)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The documents of bases as people look through them. Raises NotFound for a base that the tenant does not have."""
+
+    own: Callable[[int], BaseRecords]
+    opened: Opened
+    wake: Callable[[], None]
+
+    async def page(
+        self, knowledge_base: int, query: DocumentQuery = EVERY_DOCUMENT, *, limit: int = 50, after: str = ""
+    ) -> DocumentPage:
+        """Documents a page at a time; ``after`` is what the last page gave as ``next``."""
+        return await self.own(knowledge_base).read(
+            lambda tx: browse.page(tx, knowledge_base, query, limit=limit, after=after)
+        )
+
+    async def facets(self, knowledge_base: int) -> tuple[Facet, ...]:
+        """The fields that filters know and the values that the newest documents have there."""
+        return await self.own(knowledge_base).read(lambda tx: browse.facets(tx, knowledge_base))
+
+    async def document(self, knowledge_base: int, doc_id: str) -> DocumentContent:
+        """A document with its text, chunks, questions and names. Raises NotFound."""
+        return await self.own(knowledge_base).read(lambda tx: browse.content(tx, knowledge_base, doc_id))
+
+    async def preview(self, text: Text, chunk_size: int, chunk_overlap: int) -> tuple[Piece, ...]:
+        """How a text would be cut with other sizes; nothing is changed. Raises BadInput for sizes that cannot be."""
+        from qianxun.ingest.chunk import ChunkSplitter
+
+        return await asyncio.to_thread(ChunkSplitter(chunk_size, chunk_overlap).pieces, text)
+
+    async def retry(self, knowledge_base: int, doc_ids: Sequence[str]) -> int:
+        """Tries documents again that wait for their next attempt, or were given up. Returns how many."""
+        found = await self.own(knowledge_base).write(lambda tx: browse.retry(tx, knowledge_base, doc_ids))
+        self.wake()
+        return found
+
+    async def delete(self, knowledge_base: int, doc_ids: Sequence[str]) -> int:
+        """Deletes documents: no search finds them any more when this returns. Returns how many there were."""
+        from qianxun.indexing.maintenance import keep_up
+
+        def remove(tx: Connection) -> int:
+            gone = (documents.remove(tx, knowledge_base, doc_id, reason=documents.WITHDRAWN) for doc_id in doc_ids)
+            return sum(gone)
+
+        async with self.opened(knowledge_base) as base:
+            removed = await self.own(knowledge_base).write(remove)
+            await keep_up(base, preparing=False)
+        return removed
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,8 +164,7 @@ class MilvusSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecordsSettings:
-    # postgresql:// or mysql://user:password@host/database; "": SQLite in the data folder
-    url: str = field(default="", repr=False)
+    url: str = field(default="", repr=False)  # postgresql://user:password@host/database; "": SQLite in the data folder
     schema: str = ""  # of a PostgreSQL database, created where it is missing; "": as the server has it
     pool_size: int = 10  # connections of one process to a database server
     connect_seconds: float = 5.0  # to wait for a connection
@@ -192,8 +191,6 @@ class ServiceSettings:
     answers_at_once: int = 32  # which mostly wait for their model; as many may wait for a turn as of searches
     answer_seconds: float = 300.0  # after which an answer is given up, streamed or not
     close_seconds: float = 30.0  # for what was accepted to be finished when the service stops
-    drain_seconds: float = 0.0  # after SIGTERM: so long it serves on and says that it is not ready, then it stops
-    background: bool = True  # index, learn and build graphs here; False: leave it to `qianxun worker`
     connections: int = 0  # that may be open; 0: as many as there are descriptors for
     connections_per_address: int = 0  # 0: half of them
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose X-Forwarded-For counts

@@ -19,7 +19,8 @@ from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, PairVectorR
 SHOWN = 80  # characters of an id in a message
 
 
-def _states() -> Any:
+def state_query() -> Any:
+    """Documents with the version that was accepted last."""
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation)
     chunks = (
         select(func.count())
@@ -41,7 +42,7 @@ def _states() -> Any:
 
 
 def state(tx: Connection, knowledge_base: int, doc_id: str) -> DocumentState:
-    own = _states().where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id == doc_id)
+    own = state_query().where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id == doc_id)
     found = tx.execute(own).first() if is_storable(doc_id) else None
     if found is None:
         named = storable(doc_id)[:SHOWN]
@@ -51,8 +52,13 @@ def state(tx: Connection, knowledge_base: int, doc_id: str) -> DocumentState:
 
 def states(tx: Connection, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
     """Documents in the order of their ids, a page at a time; deleted ones are not among them."""
-    query = _states().where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id > storable(after))
+    query = state_query().where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.doc_id > storable(after))
     found = tx.execute(query.order_by(DocumentRow.doc_id).limit(max(limit, 0))).all()
+    return states_of(tx, knowledge_base, found)
+
+
+def states_of(tx: Connection, knowledge_base: int, found: Sequence[Row[Any]]) -> list[DocumentState]:
+    """Of rows of `state_query`."""
     unseen = _unseen(tx, knowledge_base, [row.key for row in found])
     return [_state(row, unseen) for row in found]
 

@@ -15,6 +15,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from qianxun.core.unicode import UNSAFE, escaped_control, visible_controls
+
 
 class Language(StrEnum):
     zh = "zh"
@@ -23,9 +25,6 @@ class Language(StrEnum):
 
 NEVER_FIRST = "，。、；：！？）》」』】”’…"
 
-# What a terminal may obey or cannot show: control characters without tab and line feed, and lone surrogates; the marks
-# that turn the direction of text.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 _language: ContextVar[Language] = ContextVar("language", default=Language.zh)
@@ -78,22 +77,10 @@ class SafeConsole(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
-            if segment.control or not _UNSAFE.search(segment.text):
+            if segment.control or not UNSAFE.search(segment.text):
                 yield segment
             else:
                 yield Segment(visible_controls(segment.text), segment.style)
-
-
-def visible_controls(text: str) -> str:
-    """Control characters but line ends and tabs, and bytes that are no text, as ``\\x1b``."""
-    return _UNSAFE.sub(_escaped, text)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if 0xDC80 <= code <= 0xDCFF:  # a byte of a file's name that is not UTF-8
-        code -= 0xDC00
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def out() -> Console:
@@ -110,7 +97,7 @@ def print_json(document: Any) -> None:
     Bytes of a file's name that are no text are written as ``\\xff``.
     """
     written = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-    written = _SURROGATES.sub(lambda found: "\\" + _escaped(found), written)  # JSON doubles the backslash
+    written = _SURROGATES.sub(lambda found: "\\" + escaped_control(found), written)  # JSON doubles the backslash
     sys.stdout.flush()
     if (raw := getattr(sys.stdout, "buffer", None)) is None:
         sys.stdout.write(written)

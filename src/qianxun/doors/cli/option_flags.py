@@ -1,14 +1,13 @@
 """Options of searches and questions as flags of a command, and back: derived from `qianxun.core.options`.
 
 A command decorated with `with_options` gets their flags in the place of its parameter ``choices``, and is called with
-what they choose, as the engine takes it. `command_for` writes choices as flags again, for suggested commands.
+what they choose, as the engine takes it. `qianxun.core.codec.command_line` writes choices as flags again.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -17,19 +16,19 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from qianxun.core.codec.command_line import FILTER_FLAGS
 from qianxun.core.errors import BadInput
-from qianxun.core.filters import EVERYTHING, And, Eq, Filter, In, all_of, read_filters, written_filters
-from qianxun.core.options import NO_RERANK, Option, SearchOptions, choices_of
+from qianxun.core.filters import EVERYTHING, Eq, Filter, In, all_of, read_filters
+from qianxun.core.options import NO_RERANK, Option, choices_of
 from qianxun.doors.cli.i18n import tr
-from qianxun.doors.cli.session import quoted
 
 # By parameter: the flag, the field that it filters by, whether it may be repeated, its metavar and help.
 FILTERS: Final[Mapping[str, tuple[str, str, bool, str, str]]] = {
-    "doc": ("--doc", "doc_id", True, "ID", "只在这些文档中找 · only in these"),
-    "user": ("--user", "user_id", False, "U", "只找这个用户的 · only this user's"),
-    "project": ("--project", "project_id", False, "P", "只找这个项目的 · only this project's"),
-    "content_type": ("--type", "content_type", True, "T", "只找这些类型 · only these types"),
-    "tag": ("--tag", "tags", True, "X", "只找有其中之一标签的 · with one of them"),
+    "doc": (FILTER_FLAGS["doc_id"], "doc_id", True, "ID", "只在这些文档中找 · only in these"),
+    "user": (FILTER_FLAGS["user_id"], "user_id", False, "U", "只找这个用户的 · only this user's"),
+    "project": (FILTER_FLAGS["project_id"], "project_id", False, "P", "只找这个项目的 · only this project's"),
+    "content_type": (FILTER_FLAGS["content_type"], "content_type", True, "T", "只找这些类型 · only these types"),
+    "tag": (FILTER_FLAGS["tags"], "tags", True, "X", "只找有其中之一标签的 · with one of them"),
 }
 WHERE: Final = typer.Option(
     "--where",
@@ -167,48 +166,3 @@ def _weights(given: str) -> dict[str, float]:
             tr(f"看不懂权重 {given!r}", f"These weights cannot be read: {given!r}"),
             hint=tr("写成 vector=.7,keyword=.3", "Write them as vector=.7,keyword=.3"),
         ) from error
-
-
-# ── and back ─────────────────────────────────────────────────────────────────────────────────────
-
-
-def command_for(start: str, query: str, kb: str, choices: Mapping[str, Any]) -> str:
-    """The command that searches with these choices."""
-    words = [start, "search", *([] if query.startswith("-") else [quoted(query)]), "--kb", quoted(kb)]
-    offered = choices_of(SearchOptions)
-    for name, value in choices.items():
-        if offered[name].in_base or value != offered[name].default:
-            words += _flags(offered[name], value)
-    return " ".join(words + (["--", quoted(query)] if query.startswith("-") else []))
-
-
-def _flags(offered: Option, value: Any) -> list[str]:
-    flag = offered.flags[0] if offered.flags else f"--{offered.name.replace('_', '-')}"
-    match offered.name:
-        case "where":
-            return _filter_flags(value)
-        case "doc_ids":
-            return [word for doc_id in value for word in ("--doc", quoted(doc_id))]
-        case "threshold":
-            return [flag, f"{math.floor(value * 10_000) / 10_000:g}"]
-        case "weights":
-            return [flag, ",".join(f"{side}={weight!r}" for side, weight in value.items())]
-        case "rerank":
-            return [flag, quoted(value) if value else NO_RERANK]
-    if offered.type is bool:
-        return [flag.split("/")[0 if value else 1]]
-    return [flag, quoted(str(value))]
-
-
-def _filter_flags(where: Filter) -> list[str]:
-    if where == EVERYTHING:
-        return []
-    flags = {field: flag for flag, field, *_ in FILTERS.values()}
-    words: list[str] = []
-    for part in where.parts if isinstance(where, And) else (where,):
-        if not isinstance(part, Eq | In) or part.field not in flags:
-            words += ["--where", quoted(json.dumps(written_filters(part), ensure_ascii=False))]
-        else:
-            values = part.values if isinstance(part, In) else (part.value,)
-            words += [word for value in values for word in (flags[part.field], quoted(str(value)))]
-    return words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 
+from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.doors.cli.i18n import tr
 
@@ -171,11 +171,6 @@ def refuse_url(session: Session, command: str, *, alone: bool = False) -> None:
         )
         + stop,
     )
-
-
-def quoted(word: str) -> str:
-    """Quoted for a shell; `shlex.quote` alone would put every Chinese word in quotes, which no shell needs."""
-    return word if word and all(sign.isalnum() or sign in "-_./=:@,+" for sign in word) else shlex.quote(word)
 
 
 def program(settings: Settings) -> str:

@@ -91,7 +91,7 @@ class ErrorResponse(Response):
         self.content = content
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if is_for_page(scope["path"]):
+        if is_for_page(scope):
             await error_page(Request(scope), self.content)(scope, receive, send)
             return
         content = formatted(self.content, scope["path"], dict(scope["headers"]))
@@ -122,7 +122,7 @@ def problem(
 
 
 def prefers_english(scope: Scope) -> bool:
-    if is_for_page(scope["path"]):
+    if is_for_page(scope):
         return language_of(Request(scope)) == "en"
     headers: dict[bytes, bytes] = dict(scope["headers"])
     return headers.get(b"accept-language", b"").lower().startswith(b"en")

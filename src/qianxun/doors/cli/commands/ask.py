@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from qianxun.core.codec.command_line import command_for, quoted
 from qianxun.core.options import AskChoices, AskOptions
 from qianxun.doors.cli.i18n import note, out, print_json, tr
-from qianxun.doors.cli.option_flags import command_for, with_options
-from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
+from qianxun.doors.cli.option_flags import with_options
+from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, session_of, with_library
 from qianxun.doors.cli.views.answer import show_answer, show_end, show_reason, show_sources, show_trace, shown_text
 from qianxun.doors.cli.views.drawing import show_degraded
 

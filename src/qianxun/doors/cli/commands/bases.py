@@ -12,8 +12,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import BadInput, NotFound
-from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, visible_controls, warn
+from qianxun.core.unicode import visible_controls
+from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, warn
 from qianxun.doors.cli.session import (
     JsonFlag,
     Library,
@@ -21,7 +23,6 @@ from qianxun.doors.cli.session import (
     find_base,
     has_records,
     other_tenants,
-    quoted,
     refuse_url,
     session_of,
     with_engine,

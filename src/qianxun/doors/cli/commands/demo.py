@@ -14,13 +14,14 @@ from rich.markup import escape
 from rich.rule import Rule
 from rich.text import Text
 
+from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import BadInput, BadSettings, ModelError, NotFound
 from qianxun.doors.cli.commands.documents import described
 from qianxun.doors.cli.commands.models import fetch
 from qianxun.doors.cli.commands.search import show
 from qianxun.doors.cli.i18n import hint, out, print_folded, print_json, print_plain, tr
 from qianxun.doors.cli.progress import AddProgress, bars
-from qianxun.doors.cli.session import JsonFlag, Session, called, quoted, session_of, with_engine
+from qianxun.doors.cli.session import JsonFlag, Session, called, session_of, with_engine
 from qianxun.doors.cli.views.drawing import show_degraded
 from qianxun.samples import DEMO, EXAMPLES, LIBRARY
 

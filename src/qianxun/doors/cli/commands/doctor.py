@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import QianxunError
 from qianxun.doors.cli.i18n import out, print_json, tr
-from qianxun.doors.cli.session import JsonFlag, Session, quoted, session_of, with_client
+from qianxun.doors.cli.session import JsonFlag, Session, session_of, with_client
 
 if TYPE_CHECKING:
     from qianxun.doors.client import Client

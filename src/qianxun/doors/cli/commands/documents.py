@@ -15,6 +15,7 @@ import typer
 from rich.markup import escape
 from rich.text import Text
 
+from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import BadInput, NotFound, ServiceUnavailable
 from qianxun.doors.cli.i18n import Stopped, done, hint, out, print_folded, print_json, tr
 from qianxun.doors.cli.progress import AddProgress, bars, waiting
@@ -25,7 +26,6 @@ from qianxun.doors.cli.session import (
     Session,
     called,
     find_base,
-    quoted,
     session_of,
     with_library,
 )

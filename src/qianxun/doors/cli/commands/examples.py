@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import AlreadyThere, BadInput, NotFound
 from qianxun.doors.cli.i18n import Stopped, hint, out, print_json, tr, warn
 from qianxun.doors.cli.progress import bars
-from qianxun.doors.cli.session import JsonFlag, called, expect_records, program, quoted, session_of
+from qianxun.doors.cli.session import JsonFlag, called, expect_records, program, session_of
 from qianxun.doors.cli.views.examples import (
     described_statistics,
     show_found,

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 
+from qianxun.core.codec.command_line import quoted
 from qianxun.doors.cli.i18n import Stopped, hint, out, print_json, tr
 from qianxun.doors.cli.progress import bars
-from qianxun.doors.cli.session import BaseOption, JsonFlag, find_base, quoted, session_of, with_engine
+from qianxun.doors.cli.session import BaseOption, JsonFlag, find_base, session_of, with_engine
 from qianxun.doors.cli.views.graph import (
     BuildProgress,
     described_entity,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from qianxun.core.codec.command_line import quoted
 from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, warn
-from qianxun.doors.cli.session import NAMED, JsonFlag, expect_data, has_records, program, quoted, session_of
+from qianxun.doors.cli.session import NAMED, JsonFlag, expect_data, has_records, program, session_of
 from qianxun.doors.cli.views.drawing import minutes, new_table
 
 if TYPE_CHECKING:

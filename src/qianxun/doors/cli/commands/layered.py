@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from qianxun.core.codec.command_line import command_for, quoted
 from qianxun.core.filters import EVERYTHING
 from qianxun.core.options import TablesOptions, TextsOptions
 from qianxun.doors.cli.i18n import out, print_json, tr
-from qianxun.doors.cli.option_flags import command_for, with_options
-from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
+from qianxun.doors.cli.option_flags import with_options
+from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, session_of, with_library
 from qianxun.doors.cli.views.drawing import show_degraded
 from qianxun.doors.cli.views.layered import show
 

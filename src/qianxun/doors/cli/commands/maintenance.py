@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import AlreadyThere
 from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, warn
 from qianxun.doors.cli.progress import counting
@@ -20,7 +21,6 @@ from qianxun.doors.cli.session import (
     expect_data,
     find_base,
     program,
-    quoted,
     session_of,
     with_engine,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from qianxun.engine.engine import Engine
     from qianxun.engine.settings import Settings
 
-SERVERS = tuple(f"{driver}://" for driver in ("postgresql", "postgresql+psycopg", "postgres", "mysql", "mariadb"))
+SERVERS = ("postgresql://", "postgresql+psycopg://", "postgres://")
 
 # ── the index ────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,11 +10,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from qianxun.core.codec.command_line import command_for, quoted
 from qianxun.core.filters import EVERYTHING
 from qianxun.core.options import SearchChoices, SearchOptions
 from qianxun.doors.cli.i18n import out, print_folded, print_json, tr
-from qianxun.doors.cli.option_flags import command_for, with_options
-from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, quoted, session_of, with_library
+from qianxun.doors.cli.option_flags import with_options
+from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, session_of, with_library
 from qianxun.doors.cli.views.drawing import arm_label, excerpt, label, place_of, show_degraded
 from qianxun.doors.cli.views.explain import (
     described_why,

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
@@ -13,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from qianxun.core.codec.labels import label_pair
 from qianxun.core.codec.passage import below_headings, chunk_place, chunk_title
 from qianxun.doors.cli.i18n import note, print_folded, tr, warn
 
@@ -25,21 +23,9 @@ SNIPPET = 120  # characters shown of prose
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
-@cache
-def labels(table: str) -> Mapping[str, tuple[str, str]]:
-    """A table of ``labels.toml``: key → (Chinese, English)."""
-    found: Mapping[str, tuple[str, str]] = _labels()[table]
-    return found
-
-
-@cache
-def _labels() -> dict[str, Any]:
-    return tomllib.loads((Path(__file__).parent / "labels.toml").read_text("utf-8"))
-
-
 def label(table: str, key: str) -> str:
     """What a key of the engine is called on screen; the key itself where it has no label."""
-    return tr(*labels(table).get(key, (key, key)))
+    return tr(*label_pair(table, key))
 
 
 def arm_label(name: str, attribute: str = "label") -> str:

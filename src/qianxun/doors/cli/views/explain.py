@@ -126,74 +126,26 @@ def _similarity(arms: Mapping[str, ArmScore]) -> float | None:
 
 def show_why(console: Console, why: Explanation, command: str) -> None:
     """One chunk: what became of it, its figures, and the command that returns it."""
+    from qianxun.engine.display import change_texts, reason_texts
+
     title = Text(why.chunk_id, style="bold")
     if why.chunk is not None:
         title.append("  ").append_text(place_of(why.chunk))
     print_folded(console, title, 0)
     mark = ("✓", "green") if why.is_returned else ("✗", "red")
-    print_folded(console, Text.assemble(mark, " " + tr(why.reason, _english(why))), 2, hanging=2)
+    print_folded(console, Text.assemble(mark, " " + tr(*reason_texts(why))), 2, hanging=2)
     _bars(console, why.arms, why.sum.rerank if why.sum else None)
     if why.sum is not None:
         labelled(console, tr("得分", "score"), formula(why.sum))
     if why.tier is not None or why.matched:
         labelled(console, tr("层级", "tier"), _tier(why.tier, why.matched, why.coverage, why.similarity))
     if command:
-        print_folded(console, Text(tr("→ 这样会返回它：", "→ This returns it: ") + _changes(why)), 2, hanging=2)
+        print_folded(
+            console, Text(tr("→ 这样会返回它：", "→ This returns it: ") + tr(*change_texts(why))), 2, hanging=2
+        )
         console.print(f"  {command}", style="green", markup=False, soft_wrap=True)
     elif why.hint:
         print_folded(console, Text(f"→ {why.hint}"), 2, hanging=2)
-
-
-def _changes(why: Explanation) -> str:
-    if why.chunk is not None and why.changes.get("doc_ids") == (why.chunk.doc_id,):
-        name = why.chunk.doc_name or why.chunk.doc_id
-        alone = tr(f"只在它的文档“{name}”里找", f"only in its document “{name}”")
-        others = [_change(*one) for one in why.changes.items() if one[0] != "doc_ids"]
-        return tr("；", "; ").join([alone, *others])
-    return tr("；", "; ").join(_change(*one) for one in why.changes.items())
-
-
-def _change(name: str, value: Any) -> str:
-    from qianxun.core.types import EVERYTHING
-    from qianxun.engine.display import filter_text
-
-    match name:
-        case "top_k":
-            return tr(f"至少要 {value} 条", f"at least {value} results")
-        case "threshold":
-            return tr(f"阈值不高于 {value:.4f}", f"a threshold of at most {value:.4f}")
-        case "fuzzy":
-            return tr("允许模糊匹配", "fuzzy matches allowed")
-        case "where":
-            if value == EVERYTHING:
-                return tr("去掉过滤条件", "no filter")
-            return tr(f"过滤条件放宽为 {filter_text(value)}", f"the filter loosened to {filter_text(value)}")
-        case "doc_ids":
-            return tr(f"在这些文档里找：{'、'.join(value)}", f"in these documents: {', '.join(value)}")
-        case "rerank":
-            return tr("不重排", "no reranker")
-        case "mode":
-            return tr("两路一起找", "both ways of searching")
-    return tr(f"{name} 改为 {value}", f"{name} = {value}")
-
-
-def _english(why: Explanation) -> str:
-    return {
-        "returned": f"returned, place {why.rank}",
-        "records": f"not of record: {why.status}　{why.reason}",
-        "index": "of record, but not in the index",
-        "filter": f"kept out by the filter　{why.reason}",
-        "recall": "not among the candidates of any arm",
-        "fuse": "found by an arm that counts for nothing here: its fused score is zero",
-        "threshold": f"its score of {why.score or 0:.4f} is below the threshold",
-        "tier": f"not let in: {why.coverage:.0%} of the query matched" + _alike(why),
-        "rerank": f"place {why.rank_before} before the reranker, {why.rank} after it",
-        "top_k": f"place {why.rank}, behind the results asked for",
-    }[why.step]
-
-
-def _alike(why: Explanation) -> str:
-    return "" if why.similarity is None else f", similarity {why.similarity:.2f}"
 
 
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────────────
@@ -202,12 +154,13 @@ def _alike(why: Explanation) -> str:
 def described_why(why: Explanation, command: str) -> dict[str, Any]:
     from qianxun.core.codec.wire import written_explanation
     from qianxun.core.filters import filter_to_log
+    from qianxun.engine.display import reason_texts
 
     document = written_explanation(why)
     explain, _, _ = (document.pop(name) for name in ("sum", "degraded", "chunk"))
     changes = {name: filter_to_log(value) if name == "where" else value for name, value in why.changes.items()}
     failing = [filter_to_log(part) for part in why.failing]
-    reason = tr(why.reason, _english(why))
+    reason = tr(*reason_texts(why))
     return {
         **document,
         "reason": reason,

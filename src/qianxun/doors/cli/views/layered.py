@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from qianxun.core.codec.labels import labels
 from qianxun.doors.cli.i18n import print_folded, tr
 from qianxun.doors.cli.views.drawing import (
     INDENT,
@@ -22,7 +23,6 @@ from qianxun.doors.cli.views.drawing import (
     highlighted,
     label,
     labelled,
-    labels,
     milliseconds,
     padded,
     place_of,

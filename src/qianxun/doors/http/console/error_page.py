@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request, Response
+from starlette.types import Scope
 
 from qianxun.doors.http.console.headers import HEADERS
 from qianxun.doors.http.console.page import ROOT
@@ -14,9 +15,12 @@ from qianxun.doors.http.console.render import relative, render
 SIGN_IN = f"{ROOT}/sign-in"
 
 
-def is_for_page(path: str) -> bool:
-    """Returns True for an address of the console, whose errors people read."""
-    return path.startswith(f"{ROOT}/")
+def is_for_page(scope: Scope) -> bool:
+    """Returns True for an address of the console, whose errors people read; its scripts ask for JSON."""
+    if not scope["path"].startswith(f"{ROOT}/"):
+        return False
+    accepted: bytes = dict(scope["headers"]).get(b"accept", b"")
+    return not accepted.startswith(b"application/json")
 
 
 def error_page(request: Request, content: Mapping[str, Any]) -> Response:

@@ -78,6 +78,9 @@ class Fields:
     def __init__(self, values: FormData | Mapping[str, Any]) -> None:
         self._values = values
 
+    def has(self, name: str) -> bool:
+        return name in self._values
+
     def text(self, name: str, default: str = "") -> str:
         value = self._values.get(name)
         return value.strip() if isinstance(value, str) and value.strip() else default

@@ -7,6 +7,7 @@ address relative to this page (a proxy may have put the service below a path), `
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -17,8 +18,11 @@ from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 
+from qianxun.core.filters import written_filters
+from qianxun.core.unicode import UNSAFE, visible_controls
 from qianxun.doors.http.console import charts
 from qianxun.doors.http.console.assets import assets
 from qianxun.doors.http.console.forms import TOKEN_FIELD, VISIT_COOKIE, browser_secret, new_visit, token_of
@@ -42,11 +46,21 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=_visible,
     )
     made.globals |= {"version": version("qianxun")}
     made.globals |= {"line_plot": charts.line_plot, "bar_plot": charts.bar_plot, "score_bar": charts.score_bar}
     made.filters |= {"percent": _percent, "size": _size, "moment": _moment, "iso": _iso, "grouped": "{:,}".format}
+    made.filters |= {"shown": _shown, "pair": _pair, "base_pair": lambda base: (base.id, base.name)}
+    made.filters["wire_filter"] = lambda where: json.dumps(written_filters(where), ensure_ascii=False)
     return made
+
+
+def _visible(value: Any) -> Any:
+    """Nothing of a document turns the page's text round, or is lost in it."""
+    if not isinstance(value, str) or not UNSAFE.search(value):
+        return value
+    return type(value)(visible_controls(value))
 
 
 def language_of(request: Request) -> Language:
@@ -134,6 +148,17 @@ def _with_language(request: Request, language: Language) -> str:
 
 
 # ── filters ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shown(value: Any) -> str:
+    """A value of the metadata."""
+    return "、".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+@pass_context
+def _pair(context: Context, value: str, named: Any = None, table: str = "") -> tuple[str, str]:
+    """(value, what it is called) for `parts.select`; ``named(table, value)`` is its `Text`."""
+    return value, context["t"](named(table, value)) if named else value
 
 
 def _percent(share: float, digits: int = 0) -> str:

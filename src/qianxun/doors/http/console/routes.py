@@ -8,12 +8,15 @@ from fastapi import APIRouter
 
 from qianxun.doors.http.console import assets
 from qianxun.doors.http.console.page import Page
-from qianxun.doors.http.console.pages import bench, sign_in
+from qianxun.doors.http.console.pages import base_settings, bases, bench, document, sign_in
 
 # In the order of the navigation: each has PAGE and router.
-MODULES: Final = (bench,)
+MODULES: Final = (bench, bases)
 PAGES: Final[tuple[Page, ...]] = tuple(module.PAGE for module in MODULES)
 
+# Pages that are reached from others.
+INNER: Final = (sign_in.router, bases.uploads, base_settings.router, document.router)
+
 router = APIRouter(include_in_schema=False)
-for _routes in (assets, sign_in, *MODULES):
-    router.include_router(_routes.router)
+for _part in (assets.router, *INNER, *(module.router for module in MODULES)):
+    router.include_router(_part)

@@ -1,8 +1,6 @@
 // What every page does with a script: times in the reader's zone, texts to copy, choices that submit at once.
 // Pages that need more have a module of their own.
 
-export const token = () => document.body.getAttribute("hx-headers") && JSON.parse(document.body.getAttribute("hx-headers"))["X-Form-Token"];
-
 function localTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);

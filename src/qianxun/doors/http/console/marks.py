@@ -1,0 +1,48 @@
+"""Texts of documents as HTML: the words that match marked, a stretch of them lit up. What is given is escaped here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from markupsafe import Markup, escape
+
+from qianxun.engine.display import matching_part, query_words, spans
+
+Span = tuple[int, int]
+
+
+def marked(text: str, places: Iterable[Span], name: str = "") -> Markup:
+    """The text with ``<mark>`` around these places; ``name`` is the class of the marks."""
+    opened = Markup('<mark class="{}">').format(name) if name else Markup("<mark>")
+    parts: list[Markup] = []
+    at = 0
+    for start, end in _merged(places, len(text)):
+        parts += [escape(text[at:start]), opened, escape(text[start:end]), Markup("</mark>")]
+        at = end
+    return Markup("").join([*parts, escape(text[at:])])
+
+
+def matched(text: str, query: str) -> Markup:
+    """The text with the words of a query marked."""
+    return marked(text, spans(text, query_words(query)))
+
+
+def excerpt(text: str, query: str, width: int = 220) -> Markup:
+    """The part of a text that matches a query best, its words marked."""
+    words = query_words(query)
+    flat = " ".join(text.split())
+    before, part, after = matching_part(flat, spans(flat, words), width)
+    return Markup("{}{}{}").format(before, marked(part, spans(part, words)), after)
+
+
+def _merged(places: Iterable[Span], length: int) -> Sequence[Span]:
+    """In order, within the text, none over another."""
+    merged: list[Span] = []
+    for start, end in sorted((max(start, 0), min(end, length)) for start, end in places):
+        if start >= end:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
