@@ -153,6 +153,48 @@ def test_a_folder_goes_to_postgresql_and_back_unchanged(
     assert on_server == asyncio.run(answers(settings_of(folder))) == asyncio.run(answers(settings_of(back)))
 
 
+def test_a_folder_goes_to_mysql_and_back_unchanged(
+    tmp_path: Path, mysql_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a library of examples, which MySQL does not take: with one nothing is copied."""
+    folder, back = tmp_path / "data", tmp_path / "back"
+    asyncio.run(fill(settings_of(folder)))
+    own = Base.metadata.sorted_tables
+    original = Records.open(sqlite_url(folder / "qianxun.db"))
+    expected = rows(original, own)
+    original.close()
+    monkeypatch.setenv("QIANXUN_COPY_TO", mysql_url)
+    assert main(["--data", str(folder), "copy"]) == 0
+    monkeypatch.delenv("QIANXUN_COPY_TO")
+    moved = Records.open(mysql_url)
+    assert rows(moved, own) == expected
+    moved.close()
+    assert main(["--data", str(tmp_path / "away"), "copy", "--to", mysql_url]) != 0  # it has something in it by now
+    monkeypatch.setenv("QIANXUN_RECORDS_URL", mysql_url)
+    assert main(["--data", str(folder), "copy", "--to", str(back)]) == 0
+    monkeypatch.delenv("QIANXUN_RECORDS_URL")
+    returned = Records.open(sqlite_url(back / "qianxun.db"))
+    assert rows(returned, own) == expected
+    returned.close()
+    capsys.readouterr()
+    assert asyncio.run(answers(settings_of(folder, mysql_url))) == asyncio.run(answers(settings_of(back)))
+
+
+def test_a_library_of_examples_does_not_go_to_mysql_and_nothing_else_either(
+    tmp_path: Path, migrated_mysql_url: str
+) -> None:
+    settings = settings_of(tmp_path / "data")
+    asyncio.run(fill(settings))
+    add_examples(settings)
+    source, target = Records.open(sqlite_url(settings.folder / "qianxun.db")), Records.open(migrated_mysql_url)
+    with pytest.raises(BadInput, match="示例库"):
+        copy_records(source, target, lambda _: None)
+    with target.reading() as tx:
+        assert tx.execute(select(DocumentRow.key)).all() == []
+    source.close()
+    target.close()
+
+
 def test_a_target_that_has_something_in_it_is_left_alone(tmp_path: Path, migrated_postgres_url: str) -> None:
     source = Records.open(sqlite_url(tmp_path / "source.db"))
     target = Records.open(migrated_postgres_url, alone=True)

@@ -1,5 +1,5 @@
-"""What the pipelines promise, they promise on PostgreSQL too: the same tests once more, with the records there,
-and those in which searches and writes meet an index with that there as well.
+"""What the pipelines promise, they promise on servers too: the same tests once more, with the records on PostgreSQL or
+MySQL, and those in which searches and writes meet an index with that on PostgreSQL as well.
 
 They open their engines with the settings of the environment, which here names the database.
 """
@@ -58,10 +58,21 @@ WITH_INDEX: tuple[Callable[..., None], ...] = (
 )
 
 
+ON_MYSQL = (  # in every run; the others in `make torture`
+    test_events.test_a_newer_version_wins_over_the_indexing_it_overtook,
+    test_tenants.test_another_tenants_base_is_not_there_on_any_way,
+    test_upkeep.test_documents_written_during_a_change_of_model_end_under_the_new_one,
+)
+
+
+def name_of(promise: Callable[..., None]) -> str:
+    return promise.__name__.removeprefix("test_")
+
+
 @pytest.mark.parametrize(
     ("promise", "index"),
     [*((promise, "embedded") for promise in CHOSEN), *((promise, "postgres") for promise in WITH_INDEX)],
-    ids=lambda told: told if isinstance(told, str) else told.__name__.removeprefix("test_"),
+    ids=lambda given: given if isinstance(given, str) else name_of(given),
 )
 def test_on_postgresql(
     promise: Callable[..., None],
@@ -70,8 +81,22 @@ def test_on_postgresql(
     monkeypatch: pytest.MonkeyPatch,
     migrated_postgres_url: str,
 ) -> None:
-    monkeypatch.setenv("QIANXUN_RECORDS_URL", migrated_postgres_url)
+    check(promise, migrated_postgres_url, index, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [pytest.param(each, marks=() if each in ON_MYSQL else pytest.mark.long, id=name_of(each)) for each in CHOSEN],
+)
+def test_on_mysql(
+    promise: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migrated_mysql_url: str
+) -> None:
+    check(promise, migrated_mysql_url, "embedded", tmp_path, monkeypatch)
+
+
+def check(promise: Callable[..., None], url: str, index: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QIANXUN_RECORDS_URL", url)
     monkeypatch.setenv("QIANXUN_INDEX_BACKEND", index)
     given: dict[str, Any] = {"tmp_path": tmp_path, "monkeypatch": monkeypatch}
     promise(**{name: given[name] for name in inspect.signature(promise).parameters})
-    assert not list(tmp_path.rglob("qianxun.db")), "it did not work on PostgreSQL"
+    assert not list(tmp_path.rglob("qianxun.db")), "it did not work on the server"

@@ -1,15 +1,17 @@
-"""The service with its records on PostgreSQL: at work, without its database, and with it again."""
+"""The service with its records on a server: at work, without its database, and with it again."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from qianxun.testing.postgres import Server, create_database
+from qianxun.testing import mysql, postgres
 from tests.http.served import BASES, Served, serving
 from tests.integration.emptied import end_sessions
 
@@ -25,9 +27,14 @@ def found(answer: tuple[int, Any]) -> list[str]:
     return [chunk["doc_id"] for chunk in told["data"]["chunks"]]
 
 
-def test_documents_are_written_found_changed_and_deleted(tmp_path: Path, migrated_postgres_url: str) -> None:
+@pytest.mark.parametrize("server", ["postgres", "mysql"])
+def test_documents_are_written_found_changed_and_deleted(
+    tmp_path: Path, request: pytest.FixtureRequest, server: str
+) -> None:
+    url = request.getfixturevalue(f"migrated_{server}_url")
+
     async def work() -> None:
-        async with serving(tmp_path, {"records.url": migrated_postgres_url}) as service:
+        async with serving(tmp_path, {"records.url": url}) as service:
             base = await service.base()
             for number in range(5):
                 added = await service.add(base, f"d{number}", f"第 {number} 条：住院费用报销比例。")
@@ -46,18 +53,22 @@ def test_documents_are_written_found_changed_and_deleted(tmp_path: Path, migrate
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("kind", [postgres, mysql], ids=["postgres", "mysql"])
 def test_a_service_without_its_database_says_so_and_comes_back_with_it(
-    tmp_path: Path, postgres_server: Server, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, request: pytest.FixtureRequest, kind: ModuleType
 ) -> None:
+    server = request.getfixturevalue(f"{kind.__name__.rpartition('.')[2]}_server")
+    crash = server.crash if kind is mysql else partial(server.stop, "immediate")
+
     async def work() -> None:
-        url = create_database(postgres_server)
+        url = kind.create_database(server)
         async with serving(tmp_path, {"records.url": url}) as service:
             base = await service.base()
             await service.add(base, "d", "住院费用报销比例。")
             assert found(await ask(service, base, "住院")) == ["d"]
-            await asyncio.to_thread(postgres_server.stop, "immediate")
+            await asyncio.to_thread(crash)
             await _says_so(service, base)
-            await asyncio.to_thread(postgres_server.start)
+            await asyncio.to_thread(server.start)
             assert found(await ask(service, base, "住院费用")) == ["d"]
             assert (await service.http.get("/readyz")).status_code == 200
             assert (await service.add(base, "e", "门诊费用报销比例。")).status_code in (200, 201)

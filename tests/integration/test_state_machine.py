@@ -1,15 +1,16 @@
-"""The interleavings of `tests.pipelines` on PostgreSQL, records and index, with its connections dying in between."""
+"""The interleavings of `tests.indexing` on PostgreSQL (records, and index) and MySQL (records), connections dying."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from qianxun.core.errors import RecordsUnavailable
-from qianxun.records.database import postgres
+from qianxun.records.database import mysql, postgres
 from tests.indexing.interleavings import Interleavings
 from tests.integration.emptied import empty, end_sessions
 
@@ -23,7 +24,7 @@ SAMPLE = settings(
 )
 
 
-class OnPostgres(Interleavings):
+class OnServer(Interleavings):
     """A plain dictionary knows nothing of connections: whatever happens to them, the answers stay the same."""
 
     url = ""
@@ -39,9 +40,9 @@ class OnPostgres(Interleavings):
         type(self).ended += end_sessions(self.url)
 
 
-def machine(url: str, index: str = "embedded") -> type[OnPostgres]:
+def machine(url: str, index: str = "embedded") -> type[OnServer]:
     arguments = {"records.url": url, "index.backend": index}
-    return type("OnPostgres", (OnPostgres,), {"url": url, "arguments": arguments, "steps": 0, "ended": 0})
+    return type("OnServer", (OnServer,), {"url": url, "arguments": arguments, "steps": 0, "ended": 0})
 
 
 @pytest.fixture(autouse=True)
@@ -49,18 +50,24 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Interleavings, "place", tmp_path)
 
 
-@pytest.mark.parametrize("index", ["embedded", "postgres"])
-def test_interleaved_writes_and_searches_equal_a_plain_dictionary(migrated_postgres_url: str, index: str) -> None:
-    made = machine(migrated_postgres_url, index)
+@pytest.mark.parametrize(
+    ("server", "index"), [("postgres", "embedded"), ("postgres", "postgres"), ("mysql", "embedded")]
+)
+def test_interleaved_writes_and_searches_equal_a_plain_dictionary(
+    request: pytest.FixtureRequest, server: str, index: str
+) -> None:
+    made = machine(request.getfixturevalue(f"migrated_{server}_url"), index)
     run_state_machine_as_test(made, settings=SAMPLE)
     assert made.steps > 60
     assert made.ended > 5, "the machine has to end connections that somebody holds"
 
 
+@pytest.mark.parametrize("server", [postgres, pytest.param(mysql, marks=pytest.mark.long)], ids=["postgres", "mysql"])
 def test_the_machine_catches_a_pool_that_hands_out_dead_connections(
-    migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, server: ModuleType
 ) -> None:
     """The control: without the look at a connection before it is used, searches and writes fail."""
-    monkeypatch.setattr(postgres, "is_quiet", lambda connection: True)
+    monkeypatch.setattr(server, "is_quiet", lambda connection: True)
+    url = request.getfixturevalue(f"migrated_{server.EXTRA}_url")
     with pytest.raises(RecordsUnavailable):
-        run_state_machine_as_test(machine(migrated_postgres_url), settings=settings(SAMPLE, phases=[Phase.generate]))
+        run_state_machine_as_test(machine(url), settings=settings(SAMPLE, phases=[Phase.generate]))

@@ -96,7 +96,7 @@ def _read(tx: Connection) -> dict[str, Held]:
     for key, generation, text in tx.exec_driver_sql("SELECT document_key, generation, content FROM document_versions"):
         texts[key][generation] = text
     held: dict[str, Held] = {}
-    for row in tx.exec_driver_sql("SELECT key, doc_id, status, generation, served FROM documents"):
+    for row in tx.exec_driver_sql("SELECT d.key, doc_id, status, generation, served FROM documents d"):
         version = None if row.status == "deleted" else _version(row.doc_id, texts[row.key].get(row.generation, ""))
         held[row.doc_id] = Held(row.key, version, row.status, row.generation, row.served, texts[row.key])
     return held
@@ -112,7 +112,7 @@ def _version(doc_id: str, text: str) -> int:
 def _require_whole(tx: Connection, held: Mapping[str, Held], splitter: ChunkSplitter, searchable: set[str]) -> None:
     """Each document has all chunks of the version that serves, at their places; or none at all."""
     found: dict[tuple[int, int], list[tuple[int, int, str]]] = defaultdict(list)
-    query = 'SELECT document_key, generation, start, "end", text FROM chunks ORDER BY document_key, position'
+    query = "SELECT document_key, generation, c.start, c.end, text FROM chunks c ORDER BY document_key, position"
     for key, generation, start, end, text in tx.exec_driver_sql(query):
         found[key, generation].append((start, end, text))
     for doc_id, one in held.items():

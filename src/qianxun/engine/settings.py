@@ -164,7 +164,8 @@ class MilvusSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecordsSettings:
-    url: str = field(default="", repr=False)  # postgresql://user:password@host/database; "": SQLite in the data folder
+    # postgresql:// or mysql://user:password@host/database; "": SQLite in the data folder
+    url: str = field(default="", repr=False)
     schema: str = ""  # of a PostgreSQL database, created where it is missing; "": as the server has it
     pool_size: int = 10  # connections of one process to a database server
     connect_seconds: float = 5.0  # to wait for a connection

@@ -156,7 +156,7 @@ class ExampleStore:
     def missing_revisions(self) -> list[str]:
         """What `migrate` would do; nothing without a library and a model to make one with."""
         with self.connection() as connection:
-            if self.stamp(connection) is None and self._model is None:
+            if connection.dialect.name == "mysql" or (self.stamp(connection) is None and self._model is None):
                 return []
             is_newest = _version(connection, self.prefix, self._schema) == HEAD
             tables = [f"{self.prefix}{name}" for name in self.more_tables]
@@ -250,6 +250,11 @@ def stamp_of(connection: Connection, prefix: str, schema: str = "") -> Stamp | N
 
 def upgrade(connection: Connection, prefix: str, dimension: int, revision: str = "head", *, schema: str = "") -> None:
     """Alembic up, on this connection and in its transaction. Raises BadSettings on a server without pgvector 0.8."""
+    if connection.dialect.name == "mysql":
+        raise BadSettings(
+            "示例库放在 SQLite 或 PostgreSQL 里，不能放在 MySQL 里",
+            hint="给示例库另用一个数据目录（--data 目录，不设 records.url），或把记录放在 PostgreSQL",
+        )
     try:
         run_alembic("upgrade", _alembic(connection, prefix, dimension, schema), revision)
     except (DBAPIError, QianxunError) as error:  # the latter: from the records' engine

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import OperationalError
 
 from qianxun.testing import guarded
 from qianxun.testing.guarded import NoServer, hand_over, has_unprivileged, last_words, process_in, run_options
@@ -66,10 +67,17 @@ class Server:
         if done.returncode:
             raise NoServer(f"mariadb-install-db 以 {done.returncode} 结束：{done.stdout}{done.stderr}")
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Returns once it takes connections."""
         here = (f"--datadir={self.folder / 'data'}", f"--socket={self.folder / 'socket'}")
-        command = [_program("mariadbd"), "--no-defaults", *here, f"--pid-file={self.folder / 'pid'}", *SETTINGS]
+        command = [
+            _program("mariadbd"),
+            "--no-defaults",
+            *here,
+            f"--pid-file={self.folder / 'pid'}",
+            *SETTINGS,
+            *options,
+        ]
         with (self.folder / "log").open("ab") as log:
             running = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **run_options())
         give_up = time.monotonic() + guarded.START_SECONDS
@@ -173,8 +181,6 @@ def execute(url: str | URL, statement: str) -> None:
 
 
 def _answers(url: str) -> bool:
-    from sqlalchemy.exc import OperationalError
-
     try:
         execute(url, "SELECT 1")
     except OperationalError:

@@ -9,6 +9,7 @@ from typing import Final
 from qianxun.core.system.shortages import NO_DESCRIPTORS, NO_SPACE, causes, shortage
 
 POSTGRES_DISK_FULL: Final = "53100"
+MYSQL_DISK_FULL: Final = (1021, 1114)  # the disk, or what the server may use of it
 _PRIMARY: Final = 0xFF  # SQLite's extended codes have the primary one in their last byte
 
 _FULL: Final = ("磁盘已满，没有写入", "腾出空间后重试；此前存好的都在")
@@ -40,7 +41,9 @@ _OF_SQLITE: Final = {
 def is_disk_full(error: BaseException) -> bool:
     lack = shortage(error)
     return (lack is not None and lack.errno in NO_SPACE) or any(
-        _code(cause) == sqlite3.SQLITE_FULL or getattr(cause, "sqlstate", None) == POSTGRES_DISK_FULL
+        _code(cause) == sqlite3.SQLITE_FULL
+        or getattr(cause, "sqlstate", None) == POSTGRES_DISK_FULL
+        or (type(cause).__module__ == "pymysql.err" and cause.args[:1] and cause.args[0] in MYSQL_DISK_FULL)
         for cause in causes(error)
     )
 

@@ -154,6 +154,7 @@ def _session(version: str, seconds: float) -> dict[str, str]:
     """The variables of every session. Times are in UTC and errors are errors, whatever the server's defaults are."""
     always = {
         "time_zone": "'+00:00'",
+        "foreign_key_checks": "1",
         "sql_mode": f"'{SQL_MODE}'",
         "innodb_lock_wait_timeout": str(max(1, math.ceil(seconds)) if seconds else FOREVER),
     }
@@ -357,17 +358,17 @@ def create(engine: Engine, head: str) -> bool:
             return False
         if not versions:
             _expect_room(connection)
-            connection.execute(_with_marker())
+            connection.exec_driver_sql(_with_marker(collation_of(connection.dialect)))
         _create_tables(connection)
         connection.execute(update(VERSIONS).values(version_num=head))
     return True
 
 
-def _with_marker() -> Any:
-    """The table and its marker at once: no process can die between the two."""
-    return text(
+def _with_marker(collation: str) -> str:
+    """Creates the table with its marker at once: no process can die between the two."""
+    return (
         f"CREATE TABLE {VERSIONS.name} (version_num VARCHAR(32) NOT NULL, PRIMARY KEY (version_num)) "
-        f"ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 SELECT '{CREATING}' AS version_num"
+        f"ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE={collation} SELECT '{CREATING}' AS version_num"
     )
 
 
@@ -413,8 +414,9 @@ def migrating(engine: Engine) -> Iterator[Connection]:
 def _alone(engine: Engine) -> Iterator[Connection]:
     """A connection on which every statement commits by itself, and the only one that creates or migrates."""
     with engine.execution_options(**SINGLE).connect() as connection:
-        wait_at_most(connection, None)
-        _driver(connection).widen({"innodb_lock_wait_timeout": str(FOREVER), **_unhurried(connection)}, None)
+        # Without those checks an index that a foreign key needs can go before its table does.
+        limits = {"innodb_lock_wait_timeout": str(FOREVER), "foreign_key_checks": "0", **_unhurried(connection)}
+        _driver(connection).widen(limits, None)
         name = lock_name("migrating", connection)
         _ask(connection, f"get_lock(:name, {FOREVER})", name)
         try:
@@ -583,10 +585,11 @@ def _translate_error(context: ExceptionContext) -> None:
     driver, error = context.dialect.loaded_dbapi, context.original_exception
     if context.is_pre_ping or not isinstance(error, driver.Error | RuntimeError):
         return
+    has_quoted = without_detail(error)
     ours = translate(error, is_disconnect=context.is_disconnect, is_connected=context.connection is not None)
     if ours is not None:
         raise ours from error
-    if without_detail(error):
+    if has_quoted:
         raise DBAPIError.instance(context.statement, None, error, driver.Error, hide_parameters=True) from error
 
 

@@ -150,10 +150,10 @@ def translated(tx: Connection, sql: str, error: Any) -> Any:
         tx.invalidate(error)
     server = server_of(tx.dialect.name)
     if server is not None:
+        server.without_detail(error)
         ours = server.translate(error, is_disconnect=is_disconnect, is_connected=True)
         if ours is not None:
             return ours
-        server.without_detail(error)
     return DBAPIError.instance(sql, None, error, tx.dialect.loaded_dbapi.Error)
 
 

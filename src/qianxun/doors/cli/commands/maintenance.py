@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from qianxun.engine.engine import Engine
     from qianxun.engine.settings import Settings
 
-SERVERS = ("postgresql://", "postgresql+psycopg://", "postgres://")
+SERVERS = tuple(f"{driver}://" for driver in ("postgresql", "postgresql+psycopg", "postgres", "mysql", "mariadb"))
 
 # ── the index ────────────────────────────────────────────────────────────────────────────────────
 
