@@ -350,7 +350,7 @@ def test_a_creation_that_was_cut_short_is_finished(mysql_url: str, worker_mysql_
     assert tables(mysql_url) == tables(worker_mysql_url)
 
 
-@pytest.mark.parametrize("at", [3, 31, 44, *(pytest.param(n, marks=pytest.mark.long) for n in range(4, 80, 6))])
+@pytest.mark.parametrize("at", [3, 31, 44, *(pytest.param(n, marks=pytest.mark.long) for n in range(4, 72, 6))])
 def test_a_migration_that_was_cut_short_goes_on(mysql_url: str, worker_mysql_url: str, at: int) -> None:
     engine = connect(mysql_url)
     killing(engine, at)
