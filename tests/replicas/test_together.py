@@ -6,9 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 
 from qianxun import Document, Engine
-from qianxun.core.errors import FolderInUse, NotFound
+from qianxun.core.errors import BadSettings, FolderInUse, NotFound
+from qianxun.records import Records, bases
+from qianxun.records.database import open as open_module
 from tests.replicas.engines import found, replicas, settings
 
 
@@ -110,3 +113,37 @@ def test_an_index_in_a_folder_belongs_to_one_engine_and_the_hint_says_what_to_se
                     pass
 
     asyncio.run(story())
+
+
+def test_a_program_goes_on_over_tables_one_version_newer_if_they_say_that_it_may(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def migrated_by_newer(compatible: tuple[str, ...]) -> None:
+        """As a newer program leaves it, whose own migrations are not known here."""
+        engine = open_module.connect(postgres_url)
+        monkeypatch.setattr(open_module, "COMPATIBLE", compatible)
+        with engine.begin() as tx:
+            tx.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{previous}'")
+        with monkeypatch.context() as patch:
+            patch.setattr(open_module, "HEAD", "newer")
+            open_module.migrate(engine)
+        with engine.begin() as tx:
+            tx.exec_driver_sql("ALTER TABLE documents ADD COLUMN IF NOT EXISTS extra_of_newer integer")
+            tx.exec_driver_sql("UPDATE alembic_version SET version_num = 'newer'")
+        engine.dispose()
+
+    Records.open(postgres_url).close()
+    head = open_module.HEAD
+    previous = ScriptDirectory(str(open_module.MIGRATIONS)).get_revision(head).down_revision
+    open_module.downgrade(engine := open_module.connect(postgres_url), str(previous))
+    engine.dispose()
+    migrated_by_newer((head,))
+    beside = Records.open(postgres_url, together=True)
+    with beside.writing() as tx:
+        bases.create(tx, "新旧同在", tenant="local")
+    beside.close()
+    with (engine := open_module.connect(postgres_url)).begin() as tx:
+        tx.exec_driver_sql("DELETE FROM schema_readers")
+    engine.dispose()
+    with pytest.raises(BadSettings, match="newer"):
+        Records.open(postgres_url, together=True)

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from sqlalchemy import Connection
 
@@ -117,20 +117,21 @@ class Engine:
         *,
         settings: Settings | None = None,
         models: Mapping[str, Any] | None = None,
-        background: bool = True,
+        background: bool | Literal["worker"] = True,
     ) -> AsyncIterator[Engine]:
         """Opens a data folder and owns it until the block ends; with records and index on servers it is one of any
         number of engines on them.
 
         Without ``settings`` they are read from file and environment. ``models`` are the caller's own, by name: ours, or
         those of sentence-transformers and LangChain. With ``background`` tasks index, retry, learn words and build
-        graphs; without it, calls that wait for their result index what they add. Raises FolderInUse, BadSettings or
+        graphs, as "worker" also after the writes of other processes; without it, calls that wait for their result index
+        what they add. Raises FolderInUse, BadSettings or
         RecordsUnavailable.
         """
         settings = settings or load(arguments={"data": str(data) if data is not None else None})
         with owned(settings.folder, shared=is_shared(settings)):
             engine = await asyncio.to_thread(wire, Engine, settings, dict(models or {}))
-            indexer = asyncio.create_task(engine._run_background()) if background else None
+            indexer = asyncio.create_task(engine._run_background(follow=background == "worker")) if background else None
             try:
                 yield engine
             finally:
@@ -685,14 +686,18 @@ class Engine:
         """Tells the background indexer that there is work."""
         self._work.set()
 
-    async def _run_background(self) -> None:
+    async def _run_background(self, *, follow: bool) -> None:
         async def drain(tenant: str, base: int) -> Drained:
             return await self.of(tenant).drain(base)
 
         async def events(tenant: str, base: int) -> RAGIndexEventHandler:
             return await self.of(tenant).events(base)
 
-        await run_background(self.records, self._work, self._bases.every, drain, self.settings.events, events)
+        async def opened(tenant: str, base: int) -> OpenBase:
+            return await self.of(tenant).base(base)
+
+        parts = (self.records, self._work, self._bases.every, drain, self.settings.events, events)
+        await run_background(*parts, opened if follow else None)
 
     @property
     def is_one_of_many(self) -> bool:

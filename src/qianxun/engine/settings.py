@@ -192,6 +192,8 @@ class ServiceSettings:
     answers_at_once: int = 32  # which mostly wait for their model; as many may wait for a turn as of searches
     answer_seconds: float = 300.0  # after which an answer is given up, streamed or not
     close_seconds: float = 30.0  # for what was accepted to be finished when the service stops
+    drain_seconds: float = 0.0  # after SIGTERM: so long it serves on and says that it is not ready, then it stops
+    background: bool = True  # index, learn and build graphs here; False: leave it to `qianxun worker`
     connections: int = 0  # that may be open; 0: as many as there are descriptors for
     connections_per_address: int = 0  # 0: half of them
     trusted_proxies: tuple[str, ...] = ()  # addresses and networks whose X-Forwarded-For counts

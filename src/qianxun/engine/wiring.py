@@ -130,8 +130,12 @@ async def run_background(
     drain: Work,
     source: EventSettings,
     events: Callable[[str, int], Awaitable[RAGIndexEventHandler]],
+    opened: Callable[[str, int], Awaitable[OpenBase]] | None = None,
 ) -> None:
-    """Indexes, retries, learns words, builds graphs and takes events from a stream, until it is cancelled."""
+    """Indexes, retries, learns words, builds graphs and takes events from a stream, until it is cancelled.
+
+    With ``opened`` also the bases that other processes write to are learnt from.
+    """
     from qianxun.graph.build import run_graph_updates
     from qianxun.jobs.graph_worker import run_graph_models
     from qianxun.retrieve.terms.learn import keep_learning
@@ -147,6 +151,10 @@ async def run_background(
         tasks.create_task(keep_learning(open_bases))
         tasks.create_task(run_graph_updates(open_bases))
         tasks.create_task(run_graph_models(open_bases))
+        if opened is not None and records.process:
+            from qianxun.jobs.follow_writes import follow_writes
+
+            tasks.create_task(follow_writes(records, opened))
         if source.url:
             from qianxun.jobs.redis_events import EventStream, run_event_stream
 

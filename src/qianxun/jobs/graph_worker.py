@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from qianxun.bases.base import OpenBase
+from qianxun.bases.lease import LeaseKeeper
 from qianxun.core.errors import QianxunError
 from qianxun.core.graph_types import SummariesProgress
 from qianxun.graph.build import graph_state, is_graph_enabled
 from qianxun.graph.llm_build import extract_with_model_in_background, has_model
 from qianxun.graph.summaries import summarise_communities
+from qianxun.records.leases import graph_lease
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +32,11 @@ async def run_graph_models(open_bases: Callable[[], Iterable[OpenBase]]) -> None
 
 
 async def _update(base: OpenBase) -> None:
+    reading = LeaseKeeper(base.records.records, graph_lease(base.id), base.lease.seconds)
     try:
-        await _read_or_summarise(base)
+        async with reading.turn() as turn:
+            if turn is not None:  # else another process has the model read it
+                await _read_or_summarise(base)
     except QianxunError as error:  # deleted, or its database is down
         log.info("the graph of base %s is not updated: %s", base.id, error)
         base.reader.rest()

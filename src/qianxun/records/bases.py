@@ -271,6 +271,12 @@ def indexed_sequence(tx: Connection, knowledge_base: int) -> int:
     return int(found or 0)
 
 
+def indexed_sequences(tx: Connection) -> dict[int, tuple[str, int]]:
+    """Base → its tenant, and up to where its outbox has been applied: for background work, never for a request."""
+    own = (KnowledgeBaseRow.id, KnowledgeBaseRow.tenant, KnowledgeBaseRow.indexed_sequence)
+    return {row.id: (row.tenant, row.indexed_sequence) for row in tx.execute(select(*own))}
+
+
 def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
     """The knowledge base and everything in it."""
     require(tx, knowledge_base, tenant=tenant)

@@ -352,6 +352,14 @@ class LeaseRow(Base):
     expires_at: ColumnElement[datetime] = column(Moment)  # by the database's clock
 
 
+class SchemaReaderRow(Base):
+    """The newest migration that a program knows which may work on these tables although they are newer."""
+
+    __tablename__ = "schema_readers"
+
+    revision: ColumnElement[str] = column(String(32), primary_key=True)
+
+
 class EventRow(Base):
     """Events already handled, so that a repeated one changes nothing."""
 

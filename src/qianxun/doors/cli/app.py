@@ -25,6 +25,7 @@ from qianxun.doors.cli.commands.mcp import mcp
 from qianxun.doors.cli.commands.models import app as models
 from qianxun.doors.cli.commands.search import search
 from qianxun.doors.cli.commands.serve import serve
+from qianxun.doors.cli.commands.worker import worker
 from qianxun.doors.cli.i18n import Language, out, set_language, tr
 from qianxun.doors.cli.session import Session, refuse_url
 
@@ -39,7 +40,7 @@ app = typer.Typer(
 
 # Commands that work on the data folder itself, not through --url; the first ones need it for themselves.
 EXCLUSIVE = frozenset(("verify", "rebuild", "replay", "copy", "graph"))
-LOCAL = EXCLUSIVE | {"demo", "eval", "examples", "keys", "migrate", "serve"}
+LOCAL = EXCLUSIVE | {"demo", "eval", "examples", "keys", "migrate", "serve", "worker"}
 
 
 def _version(is_set: bool) -> None:
@@ -111,7 +112,7 @@ def _address(url: str | None, data: str | None) -> str:
 app.add_typer(bases, name="kb")
 for commands in (
     (add, search, ask, chat, texts, tables, show, delete, verify, rebuild),
-    (doctor, demo, logs, replay, migrate, copy, serve, mcp),
+    (doctor, demo, logs, replay, migrate, copy, serve, worker, mcp),
 ):
     for command in commands:
         app.command()(command)

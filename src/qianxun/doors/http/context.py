@@ -21,9 +21,10 @@ from qianxun.engine.settings import Settings
 
 @dataclass
 class Readiness:
-    """Progress in opening the indexes that existed when the service started."""
+    """Progress in opening the indexes that existed when the service started; and whether it is about to stop."""
 
     to_open: int = 0
+    is_draining: bool = False
 
 
 @dataclass(frozen=True)

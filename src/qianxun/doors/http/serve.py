@@ -8,7 +8,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from qianxun.core.errors import BadInput, Forbidden
+from qianxun.core.errors import BadInput, BadSettings, Forbidden
 from qianxun.core.system.memory import limit_arenas
 from qianxun.doors.http.app import create_app
 from qianxun.doors.http.context import Service
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OWN_ADDRESS = "用 --host 127.0.0.1，或本机的另一个地址"
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -61,12 +60,14 @@ async def serve(settings: Settings, on_start: Callable[[str], object] = lambda u
     raise_descriptor_limit()
     limit_arenas()
     with bound(settings.service.host, settings.service.port) as listener:
-        async with _opened_spans() as spans, Engine.open(settings=settings) as engine:
+        background = settings.service.background
+        async with _opened_spans() as spans, Engine.open(settings=settings, background=background) as engine:
+            check_background(engine)
             check_address(engine, listener)
             await asyncio.to_thread(uploads.remove_leftovers, settings.folder, shared=engine.is_one_of_many)
             app = create_app(engine, settings, spans)
             server = Server(app, settings, on_start)
-            with _on_signals(server.stop):
+            with on_signals({signal.SIGINT: server.stop, signal.SIGTERM: server.drain}):
                 bases = await indexes_to_open(app.state.service)  # before the first readiness probe
                 opening = asyncio.create_task(open_indexes(app.state.service, bases))
                 try:
@@ -128,6 +129,15 @@ def check_address(engine: Engine, listener: socket.socket) -> None:
         )
 
 
+def check_background(engine: Engine) -> None:
+    """Raises BadSettings where nobody else could do what this process is to leave undone."""
+    if not engine.settings.service.background and not engine.is_one_of_many:
+        raise BadSettings(
+            "service.background 是 false，而没有别的进程能同用这份数据：存下的文档永远不会进索引",
+            hint="去掉 --no-background；或把记录与索引都放在服务器上，再另外运行 qianxun worker",
+        )
+
+
 def url_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -178,21 +188,30 @@ class Server(uvicorn.Server):
             limit.close()
         self.handle_exit(signal.SIGINT, None)
 
+    def drain(self) -> None:
+        """Says that it is not ready, so that no more requests are sent here, serves on for a while, and stops."""
+        seconds = self.service.settings.service.drain_seconds
+        if self.service.readiness.is_draining or seconds <= 0:
+            return self.stop()
+        self.service.readiness.is_draining = True
+        log.info("not ready any more; stopping in %g seconds", seconds)
+        asyncio.get_running_loop().call_later(seconds, self.stop)
+
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()
 
 
 @contextmanager
-def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Within the block Ctrl-C and SIGTERM call ``stop``. Only the main thread receives them."""
+def on_signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """Within the block Ctrl-C and SIGTERM call these. Only the main thread receives them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     loop = asyncio.get_running_loop()
-    for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, stop)
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
     try:
         yield
     finally:
-        for number in STOP_SIGNALS:
+        for number in handlers:
             loop.remove_signal_handler(number)

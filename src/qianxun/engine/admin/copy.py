@@ -22,14 +22,14 @@ from qianxun.examples.store import stamp_of, upgrade
 from qianxun.records import Records
 from qianxun.records.database.postgres import BACKEND
 from qianxun.records.database.statements import insert_rows
-from qianxun.records.schema import Base, Counter, LeaseRow, OutboxClaimRow
+from qianxun.records.schema import Base, Counter, LeaseRow, OutboxClaimRow, SchemaReaderRow
 from qianxun.records.sealing import FILE_NAME
 
 BATCH = 200  # rows: a document may be large
 LIBRARY = "example_library"  # how the name of the table ends that every library of examples has
 OWN_COUNTERS = ("owner", "identity", "commit", "store")  # of a database itself, not of what is in it
 
-OF_PROCESSES = (LeaseRow.__table__, OutboxClaimRow.__table__)
+OF_PROCESSES = (LeaseRow.__table__, OutboxClaimRow.__table__, SchemaReaderRow.__table__)
 
 Watch = Callable[[int], None]
 
@@ -100,7 +100,7 @@ def _libraries(tx: Connection, schema: str) -> list[Library]:
 
 
 def _expect_empty(tx: Connection, schema: str) -> None:
-    filled = [table.name for table in Base.metadata.sorted_tables if _count(tx, table)]
+    filled = [table.name for table in _tables(()) if _count(tx, table)]
     filled += [version_table(library.prefix) for library in _libraries(tx, schema)]
     if filled:
         raise AlreadyThere(

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Engine,
     column,
     create_engine,
+    delete,
     event,
     insert,
     inspect,
@@ -29,13 +30,16 @@ from sqlalchemy.exc import ArgumentError
 from qianxun.core.errors import BadSettings, MissingExtra
 from qianxun.records.database.postgres import schema_of
 from qianxun.records.database.server import SQLITE, USUAL, WRITING, Reach, server_of
-from qianxun.records.schema import VERSIONS, Base
+from qianxun.records.schema import VERSIONS, Base, SchemaReaderRow
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 HEAD = "0011"  # the newest of them
+# The newest migrations of released programs that can work on the tables of this one: replicas of two versions live
+# together while they are replaced one by one. A migration that takes or renames a column which those use empties it.
+COMPATIBLE: tuple[str, ...] = ()
 DRIVERS = {  # as people write them → the dialect
     **dict.fromkeys(("postgresql", "postgresql+psycopg", "postgres"), "postgresql"),
     **dict.fromkeys(("mysql", "mysql+pymysql", "mariadb", "mariadb+pymysql"), "mysql"),
@@ -174,6 +178,10 @@ def migrate(engine: Engine, revision: str = "head") -> None:
         return
     with _migrating(engine) as connection:
         run_alembic("upgrade", _alembic(connection), revision)
+        if revision == "head":
+            connection.execute(delete(SchemaReaderRow))
+            for earlier in COMPATIBLE:
+                connection.execute(insert(SchemaReaderRow).values(revision=earlier))
 
 
 def _is_newest(engine: Engine) -> bool:
@@ -215,7 +223,8 @@ def run_alembic(name: Literal["upgrade", "downgrade"], config: Config, revision:
 
 
 def missing_revisions(engine: Engine) -> list[str]:
-    """The migrations a database still needs, oldest first. Raises BadSettings for one newer than this program."""
+    """The migrations a database still needs, oldest first. Raises BadSettings for one that is newer than this program,
+    unless the program that migrated it said that this one may go on."""
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
@@ -223,12 +232,24 @@ def missing_revisions(engine: Engine) -> list[str]:
     with for_reading(engine).begin() as connection:
         options = {"version_table_schema": schema_of(connection)}
         has = MigrationContext.configure(connection, opts=options).get_current_revision()
-    known = [revision.revision for revision in script.walk_revisions()][::-1]
-    if has is not None and has not in known:
+        known = [revision.revision for revision in script.walk_revisions()][::-1]
+        is_newer = has is not None and has not in known
+        if is_newer and _may_go_on(connection):
+            log.warning("the database has a newer schema (%s), which this program can work on: upgrade it, too", has)
+            return []
+    if is_newer:
         raise BadSettings(
             f"数据库的结构是 {has} 版，比这个程序所知的（{known[-1]}）新", hint="请升级 qianxun，或换一个数据库"
         )
     return known[known.index(has) + 1 :] if has is not None else known
+
+
+def _may_go_on(connection: Connection) -> bool:
+    schema = schema_of(connection)
+    if not connection.dialect.has_table(connection, SchemaReaderRow.__tablename__, schema=schema):
+        return False
+    own = select(SchemaReaderRow.revision).where(SchemaReaderRow.revision == HEAD)
+    return connection.execute(own).first() is not None
 
 
 @contextmanager

@@ -20,6 +20,13 @@ def serve(
     port: Annotated[
         int | None, typer.Option(metavar="PORT", min=0, max=65535, help="端口，默认 8000 · the port")
     ] = None,
+    background: Annotated[
+        bool,
+        typer.Option(
+            "--background/--no-background",
+            help="在这里建索引；不要时留给 qianxun worker · index here, or leave that to qianxun worker",
+        ),
+    ] = True,
 ) -> None:
     """启动 HTTP 服务，直到 Ctrl-C · run the HTTP service until Ctrl-C"""
     from qianxun.doors.http import require_drivers
@@ -31,7 +38,9 @@ def serve(
     from qianxun.engine.settings import load
 
     session = session_of(context)
-    arguments = {"data": session.data, "service.host": host, "service.port": port}
+    arguments: dict[str, object] = {"data": session.data, "service.host": host, "service.port": port}
+    if not background:
+        arguments["service.background"] = False
     settings = load(file=session.config, arguments=arguments)
     with logs_as_lines(sys.stderr), asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run(settings, _show_address))

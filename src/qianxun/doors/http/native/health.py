@@ -49,7 +49,7 @@ async def alive() -> Response:
 )
 async def ready(request: Request) -> Response:
     service = service_of(request)
-    if service.recalls.is_closed:
+    if service.recalls.is_closed or service.readiness.is_draining:
         return problem(503, "服务正在停止", "closing")
     if service.readiness.to_open:
         return problem(503, f"还有 {service.readiness.to_open} 个知识库的索引没有打开", "opening")

@@ -1,4 +1,5 @@
-"""Leases, for several processes on one database: who consumes a base's outbox, and who prepares what it accepted."""
+"""Several processes on one database: who consumes a base's outbox, who prepares what it accepted, and which programs of
+an earlier version may go on beside newer ones."""
 
 from __future__ import annotations
 
@@ -31,9 +32,11 @@ def upgrade() -> None:
         sa.Column("holder", BIG_KEY, nullable=False),
         sa.Column("expires_at", Moment(), nullable=False),
     )
+    op.create_table("schema_readers", sa.Column("revision", sa.String(32), primary_key=True))
     op.create_index("ix_outbox_claims_base", "outbox_claims", ["knowledge_base_id", "last_sequence"])
 
 
 def downgrade() -> None:
+    op.drop_table("schema_readers")
     op.drop_table("outbox_claims")
     op.drop_table("leases")
