@@ -1,9 +1,11 @@
 # 服务的镜像：小、不用 root、根文件系统可以只读；数据在 /data。用法见 docs/operations.md 的“容器”。
 FROM python:3.12-slim-bookworm AS build
+# cluster：另带 PostgreSQL、Milvus、Redis、MySQL 的驱动（deploy/ 用它）；service：只有服务本身
+ARG LOCK=cluster
 WORKDIR /src
 RUN python -m venv /opt/qianxun
-COPY requirements/service.txt requirements/service.txt
-RUN /opt/qianxun/bin/pip install --no-cache-dir --require-hashes -r requirements/service.txt
+COPY requirements/service.txt requirements/cluster.txt requirements/
+RUN /opt/qianxun/bin/pip install --no-cache-dir --require-hashes -r "requirements/${LOCK}.txt"
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN /opt/qianxun/bin/pip install --no-cache-dir --no-deps --no-build-isolation .

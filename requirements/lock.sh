@@ -10,4 +10,5 @@ compile() {
 }
 compile core.txt
 compile service.txt --extra service --extra office --extra pdf
+compile cluster.txt --extra service --extra office --extra pdf --extra postgres --extra milvus --extra redis --extra mysql
 compile dev.txt --group dev --extra all

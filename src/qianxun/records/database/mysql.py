@@ -172,8 +172,8 @@ def _session(version: str, seconds: float) -> dict[str, str]:
 def _for_writing(version: str) -> dict[str, str]:
     """What a writer has instead: it reads what is committed, and has more time."""
     if "mariadb" in version.lower():
-        return {"@@tx_isolation": "'READ-COMMITTED'", "max_statement_time": str(WRITE_SECONDS)}
-    theirs = {"@@transaction_isolation": "'READ-COMMITTED'", "max_execution_time": str(WRITE_SECONDS * 1000)}
+        return {"tx_isolation": "'READ-COMMITTED'", "max_statement_time": str(WRITE_SECONDS)}
+    theirs = {"transaction_isolation": "'READ-COMMITTED'", "max_execution_time": str(WRITE_SECONDS * 1000)}
     if "oceanbase" in version.lower():
         return theirs | {"ob_query_timeout": str(WRITE_SECONDS * 1_000_000)}
     return theirs | {"wait_timeout": str(IDLE_WRITER_SECONDS)}
