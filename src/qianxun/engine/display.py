@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, get_args
 
 from qianxun.core.explanation import Explanation
@@ -10,6 +11,7 @@ from qianxun.core.types import EVERYTHING
 from qianxun.rank.tiers import COVERED, STRICT
 from qianxun.retrieve.arms import find_arm
 from qianxun.retrieve.explain import filter_text
+from qianxun.text.chinese import SENTENCE_END
 from qianxun.text.matching import Span, query_terms, snippet, spans, weights
 from qianxun.text.table_types import TableType, label
 
@@ -24,6 +26,7 @@ __all__ = [
     "query_words",
     "reason_texts",
     "spans",
+    "supporting_sentence",
     "table_type_label",
 ]
 
@@ -48,6 +51,30 @@ def matching_rows(text: str, query: str) -> str:
     chosen = sorted(best[:1] + [at for at in best[1:] if scores[at] >= scores[best[0]] / 2 > 0])
     shown = [*lines[:body], *(lines[at] for at in chosen)]
     return "\n".join(line if len(line) <= ROW_WIDTH else line[:ROW_WIDTH] + "…" for line in shown)
+
+
+def supporting_sentence(text: str, cited: str, question: str = "") -> Span:
+    """The sentence of a source that a sentence of an answer takes most from; all of it where none does.
+
+    Of a table, a row: that which fits the question, too.
+    """
+    at = text.find(cited.strip())
+    if cited.strip() and at >= 0:
+        return at, at + len(cited.strip())
+    lines = list(pairwise([0, *_line_ends(text), len(text)]))
+    rows = [span for span in lines if text.startswith("|", span[0])][1:]  # the first has the names of the columns
+    ends = sorted({*(found.end() for found in SENTENCE_END.finditer(text)), *_line_ends(text), len(text)})
+    parts = rows or [(start, end) for start, end in pairwise([0, *ends]) if text[start:end].strip()]
+    scores = weights([text[start:end] for start, end in parts], f"{cited} {question}" if rows else cited)
+    if not parts or max(scores) <= 0:
+        return 0, len(text)
+    start, end = parts[scores.index(max(scores))]
+    inner = text[start:end]
+    return start + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
+
+
+def _line_ends(text: str) -> list[int]:
+    return [at + 1 for at, sign in enumerate(text) if sign == "\n"]
 
 
 def table_type_label(name: str) -> str:

@@ -5,7 +5,7 @@ How a page is made
     line) and ``router = APIRouter(route_class=ConsoleRoute)``; `routes.MODULES` lists it, and the navigation
     has it. Handlers take ``engine: TenantEngine`` and return ``render(request, "name.html", …)`` or, after a
     form, ``redirect(…)`` with a note. A template whose name begins with ``_`` is a part of a page: included
-    by it, and rendered alone for htmx.
+    by it, and rendered alone for htmx, at an address as deep as that of its page: addresses in it are relative.
 
 Texts
     Chinese first, in place, with its English beside it: ``{{ t("检索", "Search") }}``; in Python ``Text(zh,

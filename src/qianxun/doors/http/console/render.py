@@ -102,6 +102,11 @@ def render(request: Request, template: str, /, status: int = 200, **values: Any)
     return response
 
 
+def render_part(request: Request, template: str, /, **values: Any) -> str:
+    """A part of a page as text: for what is sent in an event of a stream."""
+    return environment().get_template(template).render(_common(request, browser_secret(request)), **values)
+
+
 def redirect(request: Request, path: str, note: str = "", **parameters: Any) -> Response:
     """After a form: on to another page, with a note on what was done."""
     response = Response(status_code=303, headers={**HEADERS, "location": relative(request, path, **parameters)})

@@ -8,10 +8,10 @@ from fastapi import APIRouter
 
 from qianxun.doors.http.console import assets
 from qianxun.doors.http.console.page import Page
-from qianxun.doors.http.console.pages import base_settings, bases, bench, document, sign_in
+from qianxun.doors.http.console.pages import ask, base_settings, bases, bench, document, sign_in
 
 # In the order of the navigation: each has PAGE and router.
-MODULES: Final = (bench, bases)
+MODULES: Final = (bench, bases, ask)
 PAGES: Final[tuple[Page, ...]] = tuple(module.PAGE for module in MODULES)
 
 # Pages that are reached from others.

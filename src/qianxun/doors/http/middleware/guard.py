@@ -39,7 +39,7 @@ READ_PATHS: Final = (
     "/retrieval", "/v1/rerank", "/v2/rerank", "/v1/chat/completions", "/v1/responses", "/v1/embeddings",
     "/v1/vector_stores/",
     "/mcp",
-    "/console/ask/", "/console/sign-out",
+    "/console/answer", "/console/sign-out",
 )  # fmt: skip
 UPLOAD_PATH: Final = re.compile(r"/(v1/knowledge-bases|console/bases)/[^/]+/documents(/.*)?", re.DOTALL)
 HOST_AND_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9.-]+))(?::[0-9]{0,5})?")

@@ -206,7 +206,7 @@ def _parameters(base: KnowledgeBase, entry: LogEntry) -> dict[str, Any] | None:
 # ── why ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-@router.get("/console/bench/why")
+@router.get("/console/why")
 async def why(request: Request, engine: TenantEngine) -> Response:
     """What became of one chunk, and the smallest change that brings it."""
     fields = query(request)
@@ -229,7 +229,7 @@ async def why(request: Request, engine: TenantEngine) -> Response:
         values["again"] = changed_search(search, side, found.changes).parameters()
     values["title"] = _title(found)
     template = "_why.html" if "hx-request" in request.headers else "why.html"
-    return render(request, template, **values)
+    return render(request, template, current=PAGE, **values)
 
 
 def _title(found: Explanation) -> str:
@@ -241,7 +241,7 @@ def _title(found: Explanation) -> str:
 # ── replay and cases ─────────────────────────────────────────────────────────────────────────────
 
 
-@router.get("/console/bench/replay")
+@router.get("/console/replay")
 async def replay_page(request: Request, engine: TenantEngine) -> Response:
     """A logged search, run again as it was, and what is different now."""
     log_id = query(request).whole("log", "日志的编号")
@@ -251,10 +251,10 @@ async def replay_page(request: Request, engine: TenantEngine) -> Response:
     async with recall_slot(request):
         found = await replay(engine, log_id)
     again = _parameters(found.base, found.entry)
-    return render(request, "replay.html", found=found, again=again, label=label)
+    return render(request, "replay.html", current=PAGE, found=found, again=again, label=label)
 
 
-@router.post("/console/bench/case", dependencies=[Writer])
+@router.post("/console/case", dependencies=[Writer])
 async def save_case(request: Request, engine: TenantEngine) -> Response:
     """Keeps the question and the results that were ticked as a case of an evaluation set."""
     fields = await form(request)

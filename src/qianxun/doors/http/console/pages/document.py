@@ -39,7 +39,7 @@ class Rows:
 
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[tuple[str, ...], bool], ...]  # the cells, and whether the row is what was cited
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def _block(text: Text, number: int, piece: Piece, before: int, lit: tuple[int, i
     overlap = max(0, min(before, piece.end) - piece.start) if piece.kind == "text" else 0
     start = piece.start + overlap
     body = text.content[start : piece.end]
-    table = _rows(text, piece) if piece.kind == "table" else None
+    table = _rows(text, piece, lit) if piece.kind == "table" else None
     place = (lit[0] - start, lit[1] - start) if lit[1] > lit[0] else (0, 0)
     return Block(
         number,
@@ -149,13 +149,16 @@ def _block(text: Text, number: int, piece: Piece, before: int, lit: tuple[int, i
     )
 
 
-def _rows(text: Text, piece: Piece) -> Rows | None:
+def _rows(text: Text, piece: Piece, lit: tuple[int, int]) -> Rows | None:
     """The rows that stand within a chunk of a table; None for a chunk whose table is not stored."""
     span: TableSpan | None = next((one for one in text.tables if one.start <= piece.start < one.end), None)
     if span is None:
         return None
+    ends = [*span.row_starts[1:], span.end]
     inside = [
-        row for row, start in zip(span.table.texts, span.row_starts, strict=False) if piece.start <= start < piece.end
+        (row, start < lit[1] and lit[0] < end)
+        for row, start, end in zip(span.table.texts, span.row_starts, ends, strict=False)
+        if piece.start <= start < piece.end
     ]
     names = tuple(" / ".join(column.path) or column.name for column in span.table.columns)
     return Rows(span.table.title, names, tuple(inside))
