@@ -123,6 +123,7 @@ def test_parameters_become_the_arguments_of_the_same_search() -> None:
         **chosen,
         "mode": "hybrid",
         "threshold": 0.0,
+        "as_of": "",
         "fusion": "weighted",
         "rerank": "",
         "fuzzy": True,

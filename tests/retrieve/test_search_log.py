@@ -90,8 +90,10 @@ def test_a_layered_recall_is_in_the_log_with_the_layers_that_ran(records: Record
     ]  # fmt: skip
     assert (prose.degraded, prose.generation, prose.time_cost_ms) == (TEXTS.degraded, "7.6.m.1", 20.0)
     assert (tables.mode, tables.tier, tables.results) == ("tables", "layer 1", (("c_1_手册_2", 0.91),))
-    assert choices_from(TablesOptions, tables.params) == {"top_k": 5, "where": Eq("user_id", "u1"), "answer": True}
-    assert choices_from(TextsOptions, prose.params) == {"top_k": None, "where": EVERYTHING}
+    assert choices_from(TablesOptions, tables.params) == {
+        "top_k": 5, "where": Eq("user_id", "u1"), "as_of": "", "answer": True,
+    }  # fmt: skip
+    assert choices_from(TextsOptions, prose.params) == {"top_k": None, "where": EVERYTHING, "as_of": ""}
     assert (nothing.tier, nothing.results) == ("", ())
     assert len({entry.digest for entry in (prose, tables, nothing)}) == 3
 

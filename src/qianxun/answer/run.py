@@ -30,7 +30,9 @@ from qianxun.core.options import AskOptions
 from qianxun.core.types import Degraded
 from qianxun.core.unicode import sendable
 from qianxun.records import chunks
+from qianxun.retrieve.as_of import outdated_documents, without_day
 from qianxun.retrieve.query_plan import check_text
+from qianxun.text.document_names import document_title
 
 MOST_REFINEMENTS: Final = 3
 REWRITES: Final = 2  # of an answer whose sources were deleted meanwhile
@@ -102,6 +104,9 @@ async def analyze_query(answering: Answering, state: AnswerState, content: Conte
     """Makes the question complete; finds its kind, its entities, how it is best looked up; reads its attachments."""
     started = time.perf_counter()
     analysis, step = await analysed(answering, state)
+    if answering.as_of is not None and answering.as_of.origin == "question":
+        # The year chose the documents; none of them need name it.
+        analysis = replace(analysis, question=without_day(analysis.question))
     state = replace(state, analysis=analysis, wording=analysis.question)
     state = await with_attached(answering, state, content)
     return _traced(state, "analyze_query", step, started)
@@ -232,8 +237,18 @@ def _written(state: AnswerState, answer: Answer, writing: Writing, started: floa
 def noted(answering: Answering, state: AnswerState, seconds: float) -> Answer:
     """The finished answer; its question is logged."""
     answer = finished(state, seconds)
+    answer = replace(answer, as_of=answering.as_of, notes=day_notes(answering, answer))
     answering.note(state, answer)
     return answer
+
+
+def day_notes(answering: Answering, answer: Answer) -> tuple[str, ...]:
+    """As of when the answer holds, where its question chose a day; and which of its sources are outdated today."""
+    day, cited = answering.as_of, {source.doc_id: source.doc_name for source in answer.sources}
+    outdated = outdated_documents(answering.base)
+    stale = [f"《{document_title(name)}》{outdated[doc_id]}" for doc_id, name in cited.items() if doc_id in outdated]
+    chosen = [f"按 {day.day} 有效的资料回答"] if day is not None and day.origin != "today" else []
+    return (*chosen, *stale)
 
 
 def finished(state: AnswerState, seconds: float) -> Answer:

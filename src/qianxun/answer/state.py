@@ -19,6 +19,7 @@ from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
 from qianxun.core.layered_types import Cited, LayeredRecall
 from qianxun.core.options import QUERY_MODES, QueryMode, SearchOptions
 from qianxun.core.types import Chunk, Degraded, Filter, Found, StepTime
+from qianxun.core.validity import AsOf
 from qianxun.graph.build import graph_of
 from qianxun.graph.modes import ModeRecall
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
@@ -197,6 +198,7 @@ class Answering:
     parsers: ParserPool | None = None  # of pictures and tables that come with a question
     note: Note = lambda _state, _answer: None  # called with a question that has its answer
     only_checked: bool = False  # a stream shows a sentence once it has been checked, and none that will be dropped
+    as_of: AsOf | None = None  # the day whose documents are searched, where that was decided for the whole question
     step_seconds: float = 20.0  # for a model's part in analysing, grading and refining
 
 

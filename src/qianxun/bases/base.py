@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from qianxun.bases.graph_cache import GraphCache, GraphReader
+from qianxun.bases.in_force import NOTHING_KNOWN, InForce
 from qianxun.bases.known_terms import KnownTerms
 from qianxun.bases.lease import LeaseKeeper
 from qianxun.core.log_types import IndexTime
@@ -112,6 +113,8 @@ class OpenBase:
     rerank_cache: RerankCache = field(default_factory=RerankCache)
     terms: KnownTerms = field(default_factory=KnownTerms)  # synonyms and learnt words
     graph: GraphCache = field(default_factory=GraphCache)
+    periods: InForce = NOTHING_KNOWN  # when documents are in force, as read at the state ``periods_at``
+    periods_at: tuple[int, int] | None = None
     reader: GraphReader = field(default_factory=GraphReader)  # how far a model has read the base for its graph
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Sequence[RetrieverArm] | None = None  # None: the standard ones

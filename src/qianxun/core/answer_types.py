@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext
 from qianxun.core.types import Degraded, StepTime
+from qianxun.core.validity import AsOf
 
 QueryMode: TypeAlias = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
 QUERY_MODES: Final[tuple[QueryMode, ...]] = ("naive", "local", "global", "hybrid", "mix", "bypass")
@@ -136,10 +137,17 @@ class Answer:
     trace_id: str = ""
     seconds: float = 0.0
     reason: str = ""  # why it is declined, where that is known
+    as_of: AsOf | None = None  # the day whose documents were searched; None: those of all times
+    notes: tuple[str, ...] = ()  # for people: as of when it holds, and which of its sources are outdated
 
     @property
     def is_declined(self) -> bool:
         return self.form == "declined"
+
+    @property
+    def with_notes(self) -> str:
+        """The text and its notes, for readers who see nothing else."""
+        return f"{self.answer}\n\n（{'；'.join(self.notes)}）" if self.notes else self.answer
 
 
 # ── the same, as it comes ────────────────────────────────────────────────────────────────────────

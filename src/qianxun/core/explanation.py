@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from qianxun.core.types import ArmScore, Chunk, Degraded, Filter, Recall, Tier
 
 Step: TypeAlias = Literal[
-    "returned", "records", "index", "filter", "recall", "fuse", "threshold", "tier", "rerank", "top_k"
+    "returned", "records", "index", "validity", "filter", "recall", "fuse", "threshold", "tier", "rerank", "top_k"
 ]
 
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Final, Literal, TypeAlias
 
 from qianxun.core.types import CellValue, Chunk, ChunkKind, Column, Degraded, Generation, Metadata, Table
+from qianxun.core.validity import AsOf
 
 MOST_CITED: Final = 50
 
@@ -178,6 +179,7 @@ class LayeredRecall:
     seconds: float = 0.0
     trace_id: str = ""
     generation: Generation | None = None  # the state it was answered from
+    as_of: AsOf | None = None  # the day whose documents were searched; None: those of all times
 
 
 def cited_cells(answer: TableAnswer | None, tables: Mapping[str, Table]) -> tuple[Cited, ...]:

@@ -29,6 +29,7 @@ from qianxun.core.filters import (
 )
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.model_types import REF_PREFIX
+from qianxun.core.validity import checked_as_of
 
 Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
 FusionName: TypeAlias = Literal["weighted", "min_max", "rrf"]
@@ -159,6 +160,17 @@ def rerank_from_wire(model_id: str | int) -> str:
 
 
 STRATEGY: Final = "retrieval_config.hybrid_strategy"
+AS_OF: Final = Option(
+    wire="as_of",
+    label="日期",
+    about="按哪一天有效的文档检索：2024-01-01；any 不论何时有效。不写则按今天；问题里写了过去的年份、且那时有效的"
+    "文档后来被取代时，按那一年",
+    example="2024-01-01",
+    metavar="DAY",
+    help="按哪一天有效的文档，如 2024-01-01；any 不论何时 · documents in force on that day, or any",
+    tool="只在用户问某一天的规定时写：按那一天有效的文档检索，如 2023-12-31；any 不论何时有效 · "
+    "as of a day, only when the user asks for one",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +240,7 @@ class SearchOptions:
             from_wire=tuple,
         ),
     ] = ()
+    as_of: Annotated[str, AS_OF] = ""  # "": today, or as the question says
     fusion: Annotated[
         FusionName,
         Option(
@@ -294,6 +307,7 @@ class SearchChoices(TypedDict, total=False):
     threshold: float | None
     where: Filter | None
     doc_ids: Sequence[str] | None
+    as_of: str | None
     fusion: FusionName | None
     weights: Mapping[str, float] | None
     rerank: str | None
@@ -322,6 +336,7 @@ def search_options(settings: Any, config: Mapping[str, Any], choices: Mapping[st
     for name in ("doc_ids", "arms"):
         if isinstance(chosen.get(name), list | set | frozenset):  # of JSON, or of a caller
             chosen[name] = tuple(chosen[name])
+    chosen["as_of"] = checked_as_of(chosen.get("as_of", ""))
     return SearchOptions(**chosen)
 
 
@@ -361,6 +376,7 @@ class AskOptions:
         ),
     ] = None
     where: Annotated[Filter, Option(wire="filters", to_wire=written_filters, from_wire=read_filters)] = EVERYTHING
+    as_of: Annotated[str, AS_OF] = ""
     history: Annotated[
         Sequence[Any],
         Option(
@@ -381,6 +397,7 @@ class AskChoices(TypedDict, total=False):
     mode: QueryMode | None
     top_k: int | None
     where: Filter
+    as_of: str
     history: Sequence[Any]
     multimodal_content: Sequence[Mapping[str, Any]]
 
@@ -406,6 +423,7 @@ class TextsOptions:
         ),
     ] = None
     where: Annotated[Filter, Option(wire="filters", to_wire=written_filters, from_wire=read_filters)] = EVERYTHING
+    as_of: Annotated[str, AS_OF] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ from qianxun.core.filters import matches as matches
 from qianxun.core.filters import same_scalar as same_scalar
 from qianxun.core.options import BM25 as BM25
 from qianxun.core.options import Bm25 as Bm25
+from qianxun.core.validity import NO_VALIDITY, AsOf, Validity
 
 Vector: TypeAlias = NDArray[np.float32]  # one vector, unit length
 Vectors: TypeAlias = NDArray[np.float32]  # (n, dimension), each row unit length
@@ -212,6 +213,7 @@ class Found:
     fused: float = 0.0  # before the reranker spoke
     rerank: float | None = None  # what the reranker said
     highlights: tuple[str, ...] = ()
+    outdated: str = ""  # why its document is not in force today, where it is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,7 @@ class Recall:
     steps: tuple[StepTime, ...] = ()
     generation: Generation | None = None
     from_cache: bool = False
+    as_of: AsOf | None = None  # the day whose documents were searched; None: those of all times
 
     @property
     def found(self) -> tuple[Found, ...]:
@@ -417,3 +420,4 @@ class DocumentState:
     source: str = ""  # where it came from: a path, a URL; a service tells it to those who may write
     tags: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=dict)
+    validity: Validity = NO_VALIDITY

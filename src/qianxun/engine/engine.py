@@ -39,12 +39,14 @@ from qianxun.core.types import (
     LOCAL_TENANT,
     Accepted,
     Chunk,
+    Degraded,
     Document,
     DocumentState,
     Filter,
     KnowledgeBase,
     Recall,
 )
+from qianxun.core.validity import checked_as_of
 from qianxun.engine.embedding_models import Embeddings
 from qianxun.engine.facades import Admin, Contents, Logs
 from qianxun.engine.folder_lock import owned
@@ -436,6 +438,7 @@ class Engine:
         top_k: int | None = None,
         *,
         where: Filter = EVERYTHING,
+        as_of: str = "",
         trace_id: str = "",
     ) -> LayeredRecall:
         """Searches prose layer by layer: by vector, by keywords, by related terms (docs/operations.md)."""
@@ -443,9 +446,9 @@ class Engine:
 
         base = await self.base(knowledge_base)
         chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
-        options = self._options(base, top_k=top_k, where=where)
+        options = self._options(base, top_k=top_k, where=where, as_of=as_of)
         searching = search_texts(base, query, chosen, options, top_k, trace_id)
-        return await self._layered(base, searching, params_of(TextsOptions(top_k, where)))
+        return await self._layered(base, searching, params_of(TextsOptions(top_k, where, as_of)))
 
     async def search_tables(
         self,
@@ -454,6 +457,7 @@ class Engine:
         top_k: int | None = None,
         *,
         where: Filter = EVERYTHING,
+        as_of: str = "",
         answer: bool = True,
         trace_id: str = "",
     ) -> LayeredRecall:
@@ -463,9 +467,9 @@ class Engine:
 
         base = await self.base(knowledge_base)
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
-        options = self._options(base, top_k=top_k, where=where)
+        options = self._options(base, top_k=top_k, where=where, as_of=as_of)
         searching = search_tables(base, query, chosen, options, top_k, answer=answer, trace_id=trace_id)
-        return await self._layered(base, searching, params_of(TablesOptions(top_k, where, answer)))
+        return await self._layered(base, searching, params_of(TablesOptions(top_k, where, as_of, answer)))
 
     def _options(self, base: OpenBase, **choices: Unpack[SearchChoices]) -> SearchOptions:
         return search_options(self.settings.search, base.about.config, choices)
@@ -547,6 +551,7 @@ class Engine:
         top_k: int | None = None,
         where: Filter = EVERYTHING,
         doc_ids: Sequence[str] = (),
+        as_of: str = "",
         surroundings: Surroundings | None = None,
         trace_id: str = "",
     ) -> ModeRecall:
@@ -557,7 +562,7 @@ class Engine:
         from qianxun.graph.modes import gather
 
         base = await self.base(knowledge_base)
-        options = self._options(base, top_k=top_k, where=where, doc_ids=doc_ids)
+        options = self._options(base, top_k=top_k, where=where, doc_ids=doc_ids, as_of=as_of)
         with self._bases.using(base):
             recall = await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
         self.journal.note_entry(gather_entry(base.about, options, recall, elsewhere=surroundings is not None))
@@ -577,7 +582,7 @@ class Engine:
         from qianxun.answer.run import answer_question
 
         options = AskOptions(**choices)
-        answering = await self.answering(knowledge_base, options)
+        answering = await self.answering(knowledge_base, options, question)
         with self._bases.using(answering.base):
             return await answer_question(answering, question, options, trace_id=trace_id)
 
@@ -599,7 +604,7 @@ class Engine:
         from qianxun.answer.run import answer_stream
 
         options = AskOptions(**choices)
-        answering = replace(await self.answering(knowledge_base, options), only_checked=checked)
+        answering = replace(await self.answering(knowledge_base, options, question), only_checked=checked)
         with self._bases.using(answering.base):
             events = answer_stream(answering, question, options, trace_id=trace_id)
             last: AnswerEvent | None = None  # sent once it is sure that the base still exists
@@ -612,26 +617,35 @@ class Engine:
         if last is not None:
             yield last
 
-    async def answering(self, knowledge_base: int, options: AskOptions | None = None) -> Answering:
-        """What the steps of `qianxun.answer` work with, for callers who take them one by one."""
+    async def answering(self, knowledge_base: int, options: AskOptions | None = None, question: str = "") -> Answering:
+        """What the steps of `qianxun.answer` work with, for callers who take them one by one. A ``question`` may choose
+        the day as of which it is answered."""
         from qianxun.answer.question_log import answer_entry
         from qianxun.answer.state import Answering, graph_or_reason
         from qianxun.graph.modes import gather
+        from qianxun.retrieve.as_of import resolve_as_of, where_on
         from qianxun.retrieve.layered.tables import search_tables
 
         base, options = await self.base(knowledge_base), options or AskOptions()
-        search = self._options(base, top_k=options.top_k, where=options.where)
+        as_of = await resolve_as_of(base, question, checked_as_of(options.as_of))
+        day = as_of.day if as_of is not None else options.as_of
+        search = self._options(base, top_k=options.top_k, where=options.where, as_of=day)
         check(search)
         chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
         entry = partial(answer_entry, base.about, options, search)
+
+        async def graph() -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:
+            return await graph_or_reason(base, await where_on(base, options.where, as_of))
+
         return Answering(
             base,
             lambda query, mode: gather(base, query, mode, search),
             search,
-            graph=lambda: graph_or_reason(base, options.where),
+            graph=graph,
             tables=lambda query: search_tables(base, query, chosen, search),
             parsers=self.parsers,
             note=lambda state, answer: self.journal.note_entry(entry(state, answer)),
+            as_of=as_of,
         )
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────

@@ -42,6 +42,7 @@ from qianxun.core.types import (
     Submission,
     Text,
 )
+from qianxun.core.validity import stated_validity
 from qianxun.indexing.maintenance import keep_up
 from qianxun.indexing.outbox_indexer import Fresh, entries_of, unbroken
 from qianxun.indexing.prepare import prepare_for
@@ -197,6 +198,7 @@ def checked_metadata(metadata: Mapping[Any, Any]) -> Metadata:
     for name in metadata:
         if not isinstance(name, str):
             raise BadInput(f"metadata 的键 {name!r} 不是文字", hint="键写成文字")
+    stated_validity(metadata)
     return {name: _metadata_value(name, value) for name, value in metadata.items() if value is not None}
 
 

@@ -39,6 +39,7 @@ from qianxun.records.schema import (
     RetrievalLogRow,
     TableRow,
     TermRow,
+    ValidityRow,
     VectorRow,
     VersionRow,
 )
@@ -285,7 +286,17 @@ def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
     pairs.remove(tx, PairRow.knowledge_base_id == knowledge_base)
     for graphed in (GraphFactsRow, GraphAliasRow, GraphSummaryRow):
         tx.execute(delete(graphed).where(graphed.knowledge_base_id == knowledge_base))
-    for table in (ChunkRow, TableRow, TermRow, VersionRow, OutboxRow, EventRow, DocumentRow, RetrievalLogRow):
+    for table in (
+        ChunkRow,
+        TableRow,
+        TermRow,
+        ValidityRow,
+        VersionRow,
+        OutboxRow,
+        EventRow,
+        DocumentRow,
+        RetrievalLogRow,
+    ):
         tx.execute(delete(table).where(table.knowledge_base_id == knowledge_base))
     remove_evaluation_sets(tx, EvaluationSetRow.knowledge_base_id == knowledge_base)
     leases.remove(tx, leases.outbox_lease(knowledge_base), leases.graph_lease(knowledge_base))

@@ -24,13 +24,22 @@ from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Accepted, Document, DocumentStatus, Outcome, Prepared, Submission
 from qianxun.core.unicode import is_storable, storable
-from qianxun.records import checksums, pairs, rows
+from qianxun.records import checksums, pairs, rows, validity
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
 from qianxun.records.database.counters import CounterName, allocate
 from qianxun.records.database.statements import in_slices, insert_rows, select_in
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
-from qianxun.records.schema import Base, ChunkRow, DocumentRow, KnowledgeBaseRow, PairRow, TableRow, VersionRow
+from qianxun.records.schema import (
+    Base,
+    ChunkRow,
+    DocumentRow,
+    KnowledgeBaseRow,
+    PairRow,
+    TableRow,
+    ValidityRow,
+    VersionRow,
+)
 
 ID_LIMIT = 255
 # Between two attempts at a document. A later time was set by a clock that was ahead, and counts as reached.
@@ -242,6 +251,7 @@ def _write_versions(tx: Connection, knowledge_base: int, work: list[_Decision]) 
             given = enumerate(document.pairs)
             unlinked.extend((*owner, at, pair.question, pair.answer, pairs.GIVEN) for at, pair in given)
     _drop_overtaken(tx, [d.key for d in work if d.known])
+    validity.write(tx, knowledge_base, [(d.key, d.generation, d.submission.document) for d in work])
     _insert(tx, VersionRow, (*OWNER, "fingerprint", *rows.VERSION), checksums.VERSION, versions)
     _insert(tx, TableRow, ("key", *OWNER, "position", *rows.TABLE), checksums.TABLE, _numbered(tx, "table", tables))
     _insert(tx, PairRow, UNLINKED, checksums.PAIR, _numbered(tx, "pair", unlinked))
@@ -262,7 +272,7 @@ def _numbered(tx: Connection, name: CounterName, found: Sequence[tuple[Any, ...]
 def _drop_overtaken(tx: Connection, document_keys: Sequence[int]) -> None:
     """Deletes versions that are neither the newest nor have chunks: those may still be in an index."""
     for part in in_slices(document_keys):
-        for table in (VersionRow, TableRow, PairRow):
+        for table in (VersionRow, ValidityRow, TableRow, PairRow):
             newest = select(DocumentRow.generation).where(DocumentRow.key == table.document_key).scalar_subquery()
             own = (ChunkRow.document_key == table.document_key) & (ChunkRow.generation == table.generation)
             overtaken = table.document_key.in_(part) & (table.generation != newest) & ~exists().where(own)
@@ -454,7 +464,7 @@ def remove(
         return False
     remove_chunks(tx, head.key)
     pairs.remove(tx, PairRow.document_key == head.key)
-    for table in (VersionRow, TableRow):
+    for table in (VersionRow, ValidityRow, TableRow):
         tx.execute(delete(table).where(table.document_key == head.key))
     append(tx, knowledge_base, [(head.key, at, "deleted")])
     return True

@@ -10,11 +10,20 @@ from sqlalchemy import Connection, Row, case, func, select, text
 from qianxun.core.errors import NotFound
 from qianxun.core.types import Attributes, DocumentState
 from qianxun.core.unicode import is_storable, storable
-from qianxun.records import rows
+from qianxun.records import rows, validity
 from qianxun.records.chunks import chunk_id
 from qianxun.records.database.server import server_of
 from qianxun.records.database.statements import select_in
-from qianxun.records.schema import ChunkRow, DocumentRow, OutboxRow, PairVectorRow, TableRow, VectorRow, VersionRow
+from qianxun.records.schema import (
+    ChunkRow,
+    DocumentRow,
+    OutboxRow,
+    PairVectorRow,
+    TableRow,
+    ValidityRow,
+    VectorRow,
+    VersionRow,
+)
 
 SHOWN = 80  # characters of an id in a message
 
@@ -37,8 +46,10 @@ def state_query() -> Any:
         VersionRow.source,
         VersionRow.tags,
         VersionRow.extra.label("metadata"),
+        *validity.COLUMNS_SHOWN,
     )
-    return select(DocumentRow.__table__, *shown, chunks).join(VersionRow, version)
+    known = (ValidityRow.document_key == DocumentRow.key) & (ValidityRow.generation == DocumentRow.generation)
+    return select(DocumentRow.__table__, *shown, chunks).join(VersionRow, version).outerjoin(ValidityRow, known)
 
 
 def state(tx: Connection, knowledge_base: int, doc_id: str) -> DocumentState:
@@ -149,6 +160,7 @@ def _state(row: Row[Any], unseen: Collection[int]) -> DocumentState:
         source=row.source,
         tags=tuple(row.tags),
         metadata=rows.metadata_of(row.metadata),
+        validity=validity.validity_in(row.valid_from, row.valid_until, row.supersedes, row.read_fields),
     )
 
 

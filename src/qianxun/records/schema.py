@@ -167,6 +167,24 @@ class VersionRow(Base):
     checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
 
 
+class ValidityRow(Base):
+    """When a version of a document is in force, and what it replaces: as stated in its metadata, or read from its text.
+
+    Only versions of which something is known have one.
+    """
+
+    __tablename__ = "document_validity"
+    __table_args__ = (Index("ix_document_validity_base", "knowledge_base_id"),)
+
+    document_key: ColumnElement[int] = column(BigKey, ForeignKey("documents.key"), primary_key=True)
+    generation: ColumnElement[int] = column(BigKey, primary_key=True)
+    knowledge_base_id: ColumnElement[int] = column(BigKey)
+    valid_from: ColumnElement[str] = column(String(10))  # ISO days; "": not known
+    valid_until: ColumnElement[str] = column(String(10))
+    supersedes: ColumnElement[list[str]] = column(JSON)  # ids or names of documents
+    read: ColumnElement[list[str]] = column("read_fields", JSON)  # names of the above that were read from the text
+
+
 class ChunkRow(Base):
     __tablename__ = "chunks"
     __table_args__ = (

@@ -20,6 +20,8 @@ class CandidatePool:
     def __init__(self, base: OpenBase, plan: QueryPlan, results: ArmResults, fused: Ranking) -> None:
         self._base = base
         self._where = plan.queries[0].where
+        # Where history is searched, too: document → those that take its place.
+        self.successors = base.periods.successors() if plan.as_of is None or plan.named else {}
         self.candidates = fused.head(int(np.count_nonzero(fused.scores > 0.0)))
         self._fused = ScoresByKey(self.candidates)
         vector = base.curves.vector

@@ -175,6 +175,11 @@ def _recorded(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
 async def _dropped(case: _Case, chunk: Chunk) -> Explanation:
     """The step that dropped a chunk of the records, without words yet."""
     traced = case.traced
+    if (as_of := traced.plan.as_of) is not None and chunk.doc_id not in traced.plan.named:
+        period = case.base.periods.periods.get(chunk.doc_id)
+        if period is not None and (outdated := period.outdated(as_of)):
+            reason = f"文档“{chunk.doc_name}”在 {as_of.day} 无效：{outdated}"
+            return await _alone(case, chunk, Explanation(chunk.chunk_id, "validity", reason))
     _, failing = loosened(case.options.where, chunk.attributes)
     if (named := traced.plan.named) and chunk.doc_id not in named:
         failing += (In("doc_id", tuple(sorted(named))),)
@@ -280,6 +285,9 @@ async def _smallest(case: _Case, chunk: Chunk) -> dict[str, Any]:
 async def _required(case: _Case, chunk: Chunk) -> dict[str, Any]:
     """Without these no other change helps."""
     changes: dict[str, Any] = {}
+    as_of, period = case.traced.plan.as_of, case.base.periods.periods.get(chunk.doc_id)
+    if as_of is not None and period is not None and period.outdated(as_of):
+        changes["as_of"] = period.day_in_force()
     where, failing = loosened(case.options.where, chunk.attributes)
     if failing:
         changes["where"] = where
@@ -404,6 +412,8 @@ def reason_for(known: Explanation, options: SearchOptions) -> str:
         case "index":
             cause = "还有变更等待进入索引" if known.status == "waiting" else "索引里缺了它"
             return f"记录里有这个片段，索引里没有：{cause}"
+        case "validity":
+            return known.reason
         case "filter":
             is_named = not options.doc_ids and any(
                 isinstance(part, In) and part.field == "doc_id" for part in known.failing

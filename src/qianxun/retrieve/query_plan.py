@@ -6,8 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -29,6 +28,7 @@ from qianxun.core.types import (
     Degraded,
     Everything,
     Filter,
+    Generation,
     In,
     Message,
     Query,
@@ -37,8 +37,10 @@ from qianxun.core.types import (
     all_of,
     matches,
 )
+from qianxun.core.validity import AsOf
 from qianxun.records import listing
-from qianxun.text.chinese import fold
+from qianxun.retrieve.as_of import resolve_as_of
+from qianxun.text.document_names import by_name, first_letters, plain_name
 from qianxun.text.homophones import corrections
 from qianxun.text.llm_json import Malformed, read_json
 
@@ -80,6 +82,7 @@ class QueryPlan:
     named: frozenset[str] = frozenset()  # documents that the user named
     corrected: int = 0
     degraded: tuple[Degraded, ...] = ()
+    as_of: AsOf | None = None  # the day whose documents are searched; None: those of all times
 
     @property
     def own(self) -> tuple[Query, ...]:
@@ -103,10 +106,16 @@ def check_text(text: str) -> None:
 
 
 async def plan_query(
-    base: OpenBase, text: str, options: SearchOptions, rewritings: Sequence[str] | None = None
+    base: OpenBase,
+    text: str,
+    options: SearchOptions,
+    rewritings: Sequence[str] | None = None,
+    generation: Generation | None = None,
 ) -> QueryPlan:
-    """The queries of a search, without their vectors. With ``rewritings`` given, no language model is called."""
+    """The queries of a search, without their vectors. With ``rewritings`` given, no language model is called; with the
+    ``generation`` given, as read just before, it is not read again."""
     where = options.where
+    as_of = await resolve_as_of(base, text, options.as_of, generation)
     text, named, degraded = await _mentions(base, text, where, frozenset(options.doc_ids))
     if not text:
         raise BadQuery("只写了文档名，没有问题", hint="在 @文档名 之后写出要找的内容")
@@ -114,11 +123,13 @@ async def plan_query(
         degraded += await asyncio.to_thread(_unknown_documents, base, options.doc_ids, options.where)
     if named:
         where = all_of(where, In("doc_id", tuple(sorted(named))))
+    if as_of is not None:
+        where = all_of(where, base.periods.where(as_of, named))
     if rewritings is None and (name := str(base.about.config.get("rewrite_model") or "")):
         rewritings, failed = await _rewritten(base, name, text, options.rewrite_seconds)
         degraded += failed
     queries = tuple(Query(one, base.analyser.analyse_query(one), None, where) for one in (text, *(rewritings or ())))
-    return QueryPlan(queries, named, 0, tuple(degraded))
+    return QueryPlan(queries, named, 0, tuple(degraded), as_of)
 
 
 async def with_guess(base: OpenBase, serving: Serving, plan: QueryPlan) -> QueryPlan:
@@ -182,9 +193,9 @@ def _document_in_text(base: OpenBase, text: str, where: Filter) -> frozenset[str
     if not titles:
         return frozenset()
     with base.records.reading() as tx:
-        called = _called(listing.names(tx, base.id, set().union(*map(_first_letters, titles))))
+        called = by_name(listing.names(tx, base.id, set().union(*map(first_letters, titles))))
         for title in titles:
-            documents = called.get(title) or called.get(_plain(title), set())
+            documents = called.get(title) or called.get(plain_name(title), set())
             if documents and not isinstance(where, Everything):
                 documents = _passing(listing.attributes(tx, base.id, documents), where)
             if len(documents) == 1:
@@ -197,9 +208,9 @@ def _documents(base: OpenBase, found: re.Match[str], where: Filter) -> tuple[str
     at = found.lastindex or 0
     written = found.group(at).strip()
     with base.records.reading() as tx:
-        called = _called(listing.names(tx, base.id, _first_letters(written)))
+        called = by_name(listing.names(tx, base.id, first_letters(written)))
         for name in [written] if at < _UNQUOTED else _beginnings(written):
-            documents = called.get(name) or called.get(_plain(name), set())
+            documents = called.get(name) or called.get(plain_name(name), set())
             if documents and not isinstance(where, Everything):
                 documents = _passing(listing.attributes(tx, base.id, documents), where)
             if documents:
@@ -234,26 +245,6 @@ def _is_address(text: str, found: re.Match[str]) -> bool:
     """张三@example.com"""
     before = text[: found.start()][-1:]
     return not (before.isspace() or before == "") and _DOMAIN.match(found.group()) is not None
-
-
-def _called(documents: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-    """Documents by every name that means them: their id, their name, the same without its ending, and how they fold."""
-    called: dict[str, set[str]] = {}
-    for doc_id, name in documents:
-        own = {doc_id, name, name.rpartition(".")[0]} - {""}
-        for known in own | {_plain(one) for one in own}:
-            called.setdefault(known, set()).add(doc_id)
-    return called
-
-
-def _plain(name: str) -> str:
-    """發票 is 发票, ＲＡＧ is rag."""
-    return fold(unicodedata.normalize("NFKC", name))
-
-
-def _first_letters(name: str) -> set[str]:
-    plain = _plain(name[:1])[:1]
-    return {name[:1], unicodedata.normalize("NFKC", name[:1])[:1], plain, plain.upper()}
 
 
 def _beginnings(name: str) -> Iterator[str]:

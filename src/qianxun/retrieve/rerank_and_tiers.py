@@ -35,6 +35,7 @@ RERANK_DEPTH: Final = 50  # so many of the first candidates are reranked
 PAGE: Final = 50
 NEAREST: Final = 3  # by the vector arm: related, however low the cosine
 HIGHLIGHTS: Final = 3
+LONGEST_CHAIN: Final = 20  # of documents that each supersede the one before
 HIGHLIGHT_WINDOW: Final = 50  # characters
 
 
@@ -90,7 +91,7 @@ class Order:
     async def walk(self, pool: CandidatePool, page: int) -> AsyncGenerator[tuple[Found, float], None]:
         """Every candidate with the score it shows, best first, ties by key: two scores may show as one."""
         scores = self._scores(pool.candidates)
-        shown = Ranking.ordered(scores.keys, self.curve(scores.scores))
+        shown = await behind_successors(pool, Ranking.ordered(scores.keys, self.curve(scores.scores)))
         first = {found.chunk.key: found for found in self.first}
         before = ScoresByKey(scores) if self.first else None
         size = min(page, PAGE)
@@ -110,6 +111,31 @@ class Order:
         is_rest = ~np.isin(fused.keys, read.keys)
         rest = np.minimum((1.0 - self.share) * fused.scores[is_rest], read.scores[-1])
         return Ranking(np.concatenate([read.keys, fused.keys[is_rest]]), np.concatenate([read.scores, rest]))
+
+
+async def behind_successors(pool: CandidatePool, shown: Ranking) -> Ranking:
+    """The ranking, in which no chunk of a document shows as much as the best of one that supersedes it, where both are
+    searched: when history is, too."""
+    successors = pool.successors
+    if not successors:
+        return shown
+    document = {found.chunk.key: found.chunk.doc_id for found in await pool.found(shown.keys.tolist())}
+    best: dict[str, float] = {}
+    for key, score in shown.hits:
+        best.setdefault(document.get(key, ""), score)
+    caps = {doc_id: _cap(doc_id, successors, best) for doc_id in best}
+    capped = [min(score, caps.get(document.get(key, ""), 1.0)) for key, score in shown.hits]
+    return Ranking.ordered(shown.keys, np.array(capped), shown.ceiling)
+
+
+def _cap(doc_id: str, successors: Mapping[str, Sequence[str]], best: Mapping[str, float], depth: int = 0) -> float:
+    """The most that a document's chunks may show: less than what takes its place, as far as that was found."""
+    least = 1.0
+    for after in successors.get(doc_id, ()) if depth < LONGEST_CHAIN else ():
+        later = _cap(after, successors, best, depth + 1)
+        shown = float(np.nextafter(min(best[after], later), 0.0)) if after in best else later
+        least = min(least, shown)
+    return least
 
 
 async def ranking_order(

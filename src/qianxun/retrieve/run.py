@@ -23,6 +23,7 @@ from qianxun.core.options import SearchOptions, check, params_of
 from qianxun.core.ports import Cache
 from qianxun.core.types import Degraded, Found, Generation, Recall, StepTime
 from qianxun.records import bases
+from qianxun.retrieve.as_of import resolve_as_of, with_outdated
 from qianxun.retrieve.candidate_pool import unknown_keys
 from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
@@ -47,13 +48,15 @@ async def cached_recall(
     ``trace_id`` of the request or one of its own."""
     check_text(text)
     started = time.perf_counter()
-    params, origin = params_of(options), base.about.identity
+    origin = base.about.identity
+    with base.serving.borrow() as serving:
+        generation = await current_generation(base, serving)
+    day = await resolve_as_of(base, text, options.as_of, generation)
+    params = params_of(options if day is None else replace(options, as_of=day.day))
 
     async def key_of(state: Generation) -> str:
         return cache_key(base.id, text, params, state, origin, await cache.epoch(origin, state.records))
 
-    with base.serving.borrow() as serving:
-        generation = await current_generation(base, serving)
     key = await key_of(generation)
     # A language model may reply otherwise the next time, and another may have taken its name.
     is_repeatable = not base.about.config.get("rewrite_model")
@@ -126,6 +129,7 @@ class SearchTrace:
             steps=self.steps,
             generation=self.generation,
             seconds=seconds,
+            as_of=self.plan.as_of,
         )
 
 
@@ -145,7 +149,7 @@ async def trace(
     if generation is None or (generation.model, generation.analysis) != (stamp.model, stamp.analysis):
         generation = await current_generation(base, serving)
     with steps.timed("rewrite"):
-        plan = await plan_query(base, text, options, rewritings)
+        plan = await plan_query(base, text, options, rewritings, generation)
     depth, arms = DEPTH, tuple[str, ...]()
     failed: list[Degraded] = []
     while True:
@@ -162,7 +166,7 @@ async def trace(
     # Read last: where the index had nothing to catch up with a moment ago, and has not changed since, unknown keys are
     # damage. The other way round, what it took in between would be reported as damage.
     has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
-    found = newest_only(admitted)
+    found = with_outdated(base, newest_only(admitted))
     degraded = [*plan.degraded, *failed, *order.degraded, *([] if has_moved else unknown)]
     return SearchTrace(
         options=options,

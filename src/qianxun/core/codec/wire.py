@@ -29,17 +29,17 @@ from qianxun.core.layered_types import MOST_CITED, Cited, LayeredRecall, Layered
 from qianxun.core.log_types import LogEntry, zero_flag
 from qianxun.core.model_types import UserModel
 from qianxun.core.options import SearchOptions, choices_of, search_body
-from qianxun.core.types import LOCAL_TENANT, Chunk, Found, KnowledgeBase, Recall, StepTime
+from qianxun.core.types import LOCAL_TENANT, Chunk, DocumentState, Found, KnowledgeBase, Recall, StepTime
 
 CHOICES: Final = choices_of(SearchOptions)
 SHAPES: Final[Mapping[type, Shape]] = {
     Chunk: Shape({"text": "content"}, inline=("attributes",), absent={"key": 0}),
-    Found: Shape({"fused": "fused_score", "rerank": "rerank_score"}, inline=("chunk",)),
-    Recall: Shape({"mode": "retrieval_mode", "results": "chunks"}),
+    Found: Shape({"fused": "fused_score", "rerank": "rerank_score"}, inline=("chunk",), newer=("outdated",)),
+    Recall: Shape({"mode": "retrieval_mode", "results": "chunks"}, newer=("as_of",)),
     StepTime: Shape(absent={"start": 0.0}),
     Source: Shape({"text": "content"}),
     TraceStep: Shape(absent={"start": 0.0}),
-    Answer: Shape({"context": "graph"}, newer=("reason",)),
+    Answer: Shape({"context": "graph"}, newer=("reason", "as_of", "notes")),
     GraphContext: Shape({"relations": "relationships"}),
     Entity: Shape(absent={"aliases": (), "chunks": 0}),
     Relation: Shape(absent={"evidence": ()}),
@@ -48,13 +48,14 @@ SHAPES: Final[Mapping[type, Shape]] = {
     Explanation: Shape(absent={"changes": {}}),
     LayerRun: Shape(absent={"seconds": 0.0, "start": 0.0}),
     LayeredResult: Shape(absent={"doc": None}, newer=("table",)),
-    LayeredRecall: Shape(absent={"kind": "text", "answer": None, "cited": (), "cells_total": 0}),
+    LayeredRecall: Shape(absent={"kind": "text", "answer": None, "cited": (), "cells_total": 0}, newer=("as_of",)),
     Cited: Shape({"name": "column_name"}),
     LogEntry: Shape(
         {"params": "retrieval_params", "mode": "retrieval_mode"},
         absent={"tenant": "local", "results": (), "is_zero": None},
     ),
     TableAnswer: Shape(newer=("understood", "leftover")),
+    DocumentState: Shape(newer=("validity",)),
     UserModel: Shape({"masked_key": "api_key"}),
     KnowledgeBase: Shape(absent={"tenant": LOCAL_TENANT, "identity": ""}),
 }

@@ -309,10 +309,11 @@ class Client:
         top_k: int | None = None,
         *,
         where: Filter = EVERYTHING,
+        as_of: str = "",
         trace_id: str = "",
     ) -> LayeredRecall:
         """Prose in three layers, best first."""
-        body = request_body(TextsOptions, query, {"top_k": top_k, "where": where})
+        body = request_body(TextsOptions, query, {"top_k": top_k, "where": where, "as_of": as_of})
         return await self._ask(_search(f"v1/recall/{knowledge_base}/texts", body, trace_id), read_layered)
 
     async def search_tables(
@@ -322,12 +323,13 @@ class Client:
         top_k: int | None = None,
         *,
         where: Filter = EVERYTHING,
+        as_of: str = "",
         answer: bool = True,
         trace_id: str = "",
     ) -> LayeredRecall:
         """Tables in four layers, best first, with what their cells answer. Of the cells and rows that an answer cites
         only the first are sent; ``cells_total`` is how many there are."""
-        body = request_body(TablesOptions, query, {"top_k": top_k, "where": where, "answer": answer})
+        body = request_body(TablesOptions, query, {"top_k": top_k, "where": where, "as_of": as_of, "answer": answer})
         return await self._ask(_search(f"v1/recall/{knowledge_base}/tables", body, trace_id), read_layered)
 
     async def explain(

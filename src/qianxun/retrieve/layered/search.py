@@ -231,7 +231,7 @@ async def run_layered(
         with base.serving.borrow() as serving:
             generation = await current_generation(base, serving)
             weighted = await with_weights(serving, options)
-            plan = await plan_query(base, text, weighted)
+            plan = await plan_query(base, text, weighted, generation=generation)
             state = LayeredSearch(base, serving, plan, weighted, kind)
             results, ladder = await search(state)
             has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
@@ -247,4 +247,5 @@ async def run_layered(
         seconds=time.perf_counter() - started,
         trace_id=trace_id or new_trace_id(),
         generation=generation,
+        as_of=plan.as_of,
     )

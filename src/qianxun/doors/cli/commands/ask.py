@@ -15,7 +15,15 @@ from qianxun.core.options import AskChoices, AskOptions
 from qianxun.doors.cli.i18n import note, out, print_json, tr
 from qianxun.doors.cli.option_flags import with_options
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, session_of, with_library
-from qianxun.doors.cli.views.answer import show_answer, show_end, show_reason, show_sources, show_trace, shown_text
+from qianxun.doors.cli.views.answer import (
+    show_answer,
+    show_end,
+    show_notes,
+    show_reason,
+    show_sources,
+    show_trace,
+    shown_text,
+)
 from qianxun.doors.cli.views.drawing import show_degraded
 
 if TYPE_CHECKING:
@@ -148,6 +156,7 @@ def _show_event(console: Console, event: AnswerEvent) -> None:
 
 def _show_rest(console: Console, request: Request, answer: Answer, advice: str) -> None:
     show_reason(console, answer)
+    show_notes(console, answer)
     show_sources(console, answer)
     if advice:
         console.print(advice, markup=False, soft_wrap=True)

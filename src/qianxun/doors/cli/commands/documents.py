@@ -29,11 +29,12 @@ from qianxun.doors.cli.session import (
     session_of,
     with_library,
 )
-from qianxun.doors.cli.views.drawing import label, minutes, place_of
+from qianxun.doors.cli.views.drawing import label, minutes, place_of, printable
 
 if TYPE_CHECKING:
     from qianxun.core.ingest_types import Labels, Report
     from qianxun.core.types import Chunk, DocumentState, KnowledgeBase, MetadataValue
+    from qianxun.core.validity import Validity
     from qianxun.engine.admin.sync import Doubt, Dropped
 
 PAGE = 500  # documents
@@ -361,11 +362,28 @@ def show(context: typer.Context, document: DocumentArgument, kb: BaseOption, as_
     console.print("  ".join((*about, state.source)), style="dim", markup=False, soft_wrap=True)
     if state.reason:
         console.print(state.reason, style="yellow", markup=False, soft_wrap=True)
+    if state.validity:
+        console.print(_validity_text(state.validity), style="dim", markup=False, soft_wrap=True)
     for chunk in chunks:
         console.print()
         title = Text(f"{chunk.index:>3}  ").append_text(place_of(chunk)).append(f"  {chunk.chunk_id}", style="dim")
         print_folded(console, title, 5, hanging=5)
         print_folded(console, Text(chunk.text), 5)
+
+
+def _validity_text(known: Validity) -> str:
+    """When it is in force, and what it replaces; what was read from the text is marked."""
+
+    def marked(name: str, zh: str, en: str) -> str:
+        return tr(zh, en) + (tr("（读自正文）", " (read from the text)") if name in known.read else "")
+
+    supersedes = "、".join(known.supersedes)
+    parts = [
+        known.valid_from and marked("valid_from", f"自 {known.valid_from} 起有效", f"valid from {known.valid_from}"),
+        known.valid_until and marked("valid_until", f"至 {known.valid_until} 有效", f"until {known.valid_until}"),
+        supersedes and marked("supersedes", f"取代 {supersedes}", f"supersedes {supersedes}"),
+    ]
+    return "  ".join(printable(part) for part in parts if part)
 
 
 async def find_document(library: Library, base: KnowledgeBase, wanted: str, start: str) -> DocumentState:

@@ -16,7 +16,7 @@ from qianxun.core.options import SearchChoices, SearchOptions
 from qianxun.doors.cli.i18n import out, print_folded, print_json, tr
 from qianxun.doors.cli.option_flags import with_options
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, session_of, with_library
-from qianxun.doors.cli.views.drawing import arm_label, excerpt, label, place_of, show_degraded
+from qianxun.doors.cli.views.drawing import arm_label, excerpt, label, place_of, printable, show_degraded
 from qianxun.doors.cli.views.explain import (
     described_why,
     show_hit,
@@ -98,6 +98,9 @@ def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall,
     else:
         _show_explained(console, answer, explained)
     show_degraded(answer.degraded)
+    if answer.as_of is not None and answer.as_of.origin == "question":
+        day = answer.as_of.day
+        console.print(tr(f"问的是过去：按 {day} 有效的文档检索；--as-of any 不论何时", f"As of {day}, by the question"))
     if answer.results:
         console.print(_count(answer), style="dim")
     else:
@@ -165,7 +168,8 @@ def _title(rank: int, hit: Found, *, with_arms: bool = True) -> Text:
     if with_arms:
         arms = "  ".join(f"{arm_label(arm)} {by.score:.2f}" for arm, by in hit.arms.items())
         title.append(f"{label('tiers', hit.tier)}  {arms}  ", style="dim")
-    return title.append_text(place_of(hit.chunk))
+    title.append_text(place_of(hit.chunk))
+    return title.append(f"  {printable(hit.outdated)}", style="yellow") if hit.outdated else title
 
 
 def _advice(start: str, base: KnowledgeBase, answer: Recall, *, narrowed: bool) -> str:

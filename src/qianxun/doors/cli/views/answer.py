@@ -46,6 +46,12 @@ def show_reason(console: Console, answer: Answer) -> None:
         print_folded(console, Text(printable(reason), style="dim"), 0)
 
 
+def show_notes(console: Console, answer: Answer) -> None:
+    """As of when it holds, and which of its sources are outdated."""
+    for note in answer.notes:
+        print_folded(console, Text(printable(note), style="yellow"), 0)
+
+
 def show_sources(console: Console, answer: Answer) -> None:
     """The numbered sources: the document, the place in it, and the words that bear the answer out."""
     if not answer.sources:

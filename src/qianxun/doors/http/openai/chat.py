@@ -254,7 +254,7 @@ class ChatWriter:
     offset: int = 0  # characters sent before the answer: withdrawn text, and the corrections after it
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        message = {"role": "assistant", "content": answer.answer, "refusal": None}
+        message = {"role": "assistant", "content": answer.with_notes, "refusal": None}
         message["annotations"] = self._annotations(answer)  # type: ignore[assignment]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(answer)}
         completion = {**self._head("chat.completion"), "choices": [choice], "usage": self._usage(answer)}
@@ -283,7 +283,7 @@ class ChatWriter:
     def _end(self, answer: Answer) -> Iterator[bytes]:
         if not answer.answer.startswith(self.sent):  # its sources have been deleted meanwhile
             yield self._correct()
-        if rest := answer.answer[len(self.sent) :]:
+        if rest := answer.with_notes[len(self.sent) :]:
             yield self._chunk({"content": rest})
         annotations = {"annotations": self._annotations(answer, self.offset)}
         yield self._chunk(annotations, finish_reason(answer), **answer_extensions(answer))

@@ -179,7 +179,7 @@ class ResponseWriter:
     offset: int = 0  # of it before the answer: withdrawn text, and the corrections after it
 
     def whole(self, answer: Answer) -> dict[str, Any]:
-        return self._response(answer, answer.answer, "incomplete" if answer.is_partial else "completed")
+        return self._response(answer, answer.with_notes, "incomplete" if answer.is_partial else "completed")
 
     def event(self, event: AnswerEvent) -> bytes:
         start = b"".join(self._start()) if not self.number else b""
@@ -215,7 +215,7 @@ class ResponseWriter:
     def _end(self, answer: Answer) -> Iterator[bytes]:
         if not answer.answer.startswith(self.text[self.offset :]):  # its sources have been deleted meanwhile
             yield self._correct()
-        if rest := answer.answer[len(self.text) - self.offset :]:
+        if rest := answer.with_notes[len(self.text) - self.offset :]:
             yield self._delta(rest)
         response = self._response(answer, self.text, "incomplete" if answer.is_partial else "completed")
         (message,) = response["output"]

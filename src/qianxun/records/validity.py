@@ -1,0 +1,67 @@
+"""When documents are in force: written with their versions, read as a whole for the searches of one state of a base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from qianxun.core.types import Document
+from qianxun.core.unicode import storable
+from qianxun.core.validity import Validity
+from qianxun.records.database.statements import insert_rows
+from qianxun.records.schema import DocumentRow, ValidityRow, VersionRow
+from qianxun.text.validity import validity_of
+
+COLUMNS = (
+    "document_key", "generation", "knowledge_base_id", "valid_from", "valid_until", "supersedes", "read_fields",
+)  # fmt: skip
+COLUMNS_SHOWN = (
+    ValidityRow.valid_from,
+    ValidityRow.valid_until,
+    ValidityRow.supersedes,
+    ValidityRow.read,
+)
+
+
+class Served(NamedTuple):
+    """A served document of whose validity something is known."""
+
+    doc_id: str
+    name: str
+    validity: Validity
+
+
+def write(tx: Connection, knowledge_base: int, versions: Sequence[tuple[int, int, Document]]) -> None:
+    """Notes what is known of these (document, generation)."""
+    found = [(key, generation, validity_of(document)) for key, generation, document in versions]
+    values = [
+        (
+            key,
+            generation,
+            knowledge_base,
+            known.valid_from,
+            known.valid_until,
+            [storable(name) for name in known.supersedes],
+            list(known.read),
+        )
+        for key, generation, known in found
+        if known
+    ]
+    insert_rows(tx, ValidityRow, COLUMNS, values)
+
+
+def served(tx: Connection, knowledge_base: int) -> list[Served]:
+    """Of the versions that are served, those of which something is known."""
+    own = (ValidityRow.document_key == DocumentRow.key) & (ValidityRow.generation == DocumentRow.served)
+    version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
+    columns = (DocumentRow.doc_id, VersionRow.name, *COLUMNS_SHOWN)
+    query = select(*columns).select_from(ValidityRow).join(DocumentRow, own).join(VersionRow, version)
+    found = tx.execute(query.where(ValidityRow.knowledge_base_id == knowledge_base).order_by(DocumentRow.doc_id))
+    return [Served(doc_id, name, validity_in(*known)) for doc_id, name, *known in found]
+
+
+def validity_in(valid_from: Any, valid_until: Any, supersedes: Any, read: Any) -> Validity:
+    """Of `COLUMNS_SHOWN`; all are None for a version of which nothing is known."""
+    return Validity(valid_from or "", valid_until or "", tuple(supersedes or ()), tuple(read or ()))
