@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from qianxun.core.errors import BadInput
+from qianxun.core.errors import BadInput, RecordsUnavailable
 from qianxun.core.types import Document, Submission
 from qianxun.records import Records, bases, documents
-from qianxun.records.acknowledged import LOST, losses
+from qianxun.records.acknowledged import LOST, Count, losses
 from qianxun.records.database.open import sqlite_url
 
 WRITES = 20
@@ -165,3 +167,24 @@ def test_a_log_that_was_damaged_before_anything_else_was_stored_is_missed(tmp_pa
     assert records.loss is not None
     assert (records.loss.commits, records.loss.changes) == (1, 0)
     records.close()
+
+
+def test_what_comes_after_closing_is_written_nowhere(tmp_path: Path) -> None:
+    """The number of the closed file is that of the next one to be opened, here another database."""
+    records = opened(tmp_path)
+    with records.writing() as tx:
+        kb = bases.create(tx, "医保", tenant="local").id
+    mark = records.acknowledged
+    assert mark is not None
+    records.close()
+    others = [tmp_path / f"other{number}" for number in range(20)]
+    handles = [os.open(path, os.O_RDWR | os.O_CREAT) for path in others]
+    mark.note(Count(7, 7))
+    mark.close()  # once more: not the file that has its number now
+    for handle, path in zip(handles, others, strict=True):
+        os.close(handle)
+        assert path.read_bytes() == b""
+    with pytest.raises(RecordsUnavailable), records.writing() as tx:
+        bases.rename(tx, kb, "社保", tenant="local")
+    with closing(opened(tmp_path)) as again, again.reading() as tx:
+        assert bases.get(tx, kb, tenant="local").name == "医保"

@@ -31,7 +31,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from qianxun.core.errors import Overloaded
+from qianxun.core.errors import Overloaded, RecordsUnavailable
 from qianxun.records.acknowledged import Acknowledged, Loss, count_commit, open_acknowledged
 from qianxun.records.database.open import checkpoint, for_reading, for_single_statements, for_writing, open_database
 from qianxun.records.database.ownership import Claim
@@ -120,8 +120,11 @@ class Records:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction: durable when the block ends, undone when it raises."""
+        """A transaction: durable when the block ends, undone when it raises. Raises RecordsUnavailable once closed: a
+        thread that comes late would write to a folder that may have another owner by then."""
         with self._writer:
+            if self._closed.is_set():
+                raise RecordsUnavailable("记录已经关闭，没有写入", hint="重新打开数据目录后再试")
             if self.claim is not None:
                 self.claim.check()
             with _begun(self._transactions) as connection:

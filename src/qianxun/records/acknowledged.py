@@ -17,6 +17,7 @@ import secrets
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from zlib import crc32
 
 from sqlalchemy import Connection, insert, select, update
@@ -75,23 +76,36 @@ def _count(tx: Connection) -> Count:
 
 
 class Acknowledged:
-    """The file of one process; one thread at a time writes to it."""
+    """The file of one process; one thread at a time writes to it.
+
+    A thread may commit while the records are closed. The number of a closed file is soon that of another one, which may
+    be a database: what comes after `close` is written nowhere.
+    """
 
     def __init__(self, path: Path, store: int, *, is_new: bool) -> None:
         self.is_new = is_new  # the first of its database
         self._store = store
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._using = Lock()
+        self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def note(self, count: Count) -> None:
         """A few microseconds. A disk that is full or gone costs the count and not the write, which is durable."""
-        try:
-            os.pwrite(self._handle, _line(self._store, count), 0)
-        except OSError as error:
-            log.warning("the count of acknowledged writes is not noted: %s", error)
+        with self._using:
+            if self._handle is None:
+                return
+            try:
+                os.pwrite(self._handle, _line(self._store, count), 0)
+            except OSError as error:
+                log.warning("the count of acknowledged writes is not noted: %s", error)
 
     def close(self) -> None:
-        os.fsync(self._handle)
-        os.close(self._handle)
+        with self._using:
+            handle, self._handle = self._handle, None
+            if handle is not None:
+                try:
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
 
 
 def _line(store: int, count: Count) -> bytes:
