@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Final
 
 from sqlalchemy import Connection
 
+from qianxun.core.cache import LRUCache
 from qianxun.core.filters import EVERYTHING, Filter, In, Not
 from qianxun.core.validity import ANY_TIME, AsOf, Validity
 from qianxun.records import listing, validity
 from qianxun.text.document_names import by_name, document_title, first_letters, plain_name
 
 _EDITION: Final = re.compile(r"\s?[（(【\[][^（）()【】\[\]]{1,20}[）)】\]]$")  # 差旅办法（2019年修订）
+DAYS: Final = 8  # for which it is remembered what is in force
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +62,26 @@ class InForce:
     """The periods of a base's documents at one state; of those of which something is known."""
 
     periods: Mapping[str, Period]
+    _outdated: LRUCache[AsOf, Mapping[str, str]] = field(default_factory=lambda: LRUCache(DAYS), compare=False)
+    _where: LRUCache[AsOf, Filter] = field(default_factory=lambda: LRUCache(DAYS), compare=False)
 
-    def outdated(self, as_of: AsOf) -> dict[str, str]:
+    def outdated(self, as_of: AsOf) -> Mapping[str, str]:
         """Document → why it is not in force on that day."""
-        return {doc_id: reason for doc_id, period in self.periods.items() if (reason := period.outdated(as_of))}
+        found = self._outdated.get(as_of)
+        if found is None:
+            found = {doc_id: reason for doc_id, period in self.periods.items() if (reason := period.outdated(as_of))}
+            self._outdated.put(as_of, found)
+        return found
 
     def where(self, as_of: AsOf, named: Collection[str] = ()) -> Filter:
         """What a search as of that day lets through. A document that the user named is searched at any time."""
-        hidden = tuple(sorted(self.outdated(as_of).keys() - set(named)))
-        return Not(In("doc_id", hidden)) if hidden else EVERYTHING
+        if named:
+            return _all_but(self.outdated(as_of).keys() - set(named))
+        found = self._where.get(as_of)
+        if found is None:
+            found = _all_but(self.outdated(as_of))
+            self._where.put(as_of, found)
+        return found
 
     def successors(self) -> dict[str, tuple[str, ...]]:
         """Document → those that take its place."""
@@ -77,6 +90,10 @@ class InForce:
             for doc_id, period in self.periods.items()
             if period.successors
         }
+
+
+def _all_but(hidden: Collection[str]) -> Filter:
+    return Not(In("doc_id", tuple(sorted(hidden)))) if hidden else EVERYTHING
 
 
 NOTHING_KNOWN: Final = InForce({})

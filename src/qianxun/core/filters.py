@@ -10,6 +10,7 @@ for how a text starts, goes on and ends.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -71,6 +72,16 @@ class In:
 
     field: str
     values: tuple[Scalar, ...]
+    # A string equals nothing but that string, as for Python: a thousand document ids are compared in one go.
+    _texts: frozenset[str] = dataclasses.field(init=False, repr=False, compare=False, default=frozenset())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_texts", frozenset(value for value in self.values if isinstance(value, str)))
+
+    def has(self, value: Scalar) -> bool:
+        if isinstance(value, str):
+            return value in self._texts
+        return any(same_scalar(one, value) for one in self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +152,8 @@ def matches(where: Filter, attributes: Attributes) -> bool:
             return True
         case Eq(name, value):
             return any(same_scalar(value, found) for found in attributes.values(name))
-        case In(name, values):
-            return any(_is_among(found, values) for found in attributes.values(name))
+        case In():
+            return any(where.has(found) for found in attributes.values(where.field))
         case Range():
             return any(_within(where, found) for found in attributes.values(where.field))
         case Spelled():
@@ -153,11 +164,6 @@ def matches(where: Filter, attributes: Attributes) -> bool:
             return any(matches(part, attributes) for part in parts)
         case Not(part):
             return not matches(part, attributes)
-
-
-def _is_among(found: Scalar, values: tuple[Scalar, ...]) -> bool:
-    """A string equals nothing but that string, as for Python: a thousand document ids are compared in one go."""
-    return found in values if isinstance(found, str) else any(same_scalar(value, found) for value in values)
 
 
 def _within(where: Range, value: Scalar) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from calendar import monthrange
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date
 from typing import Final
@@ -83,7 +83,7 @@ async def where_on(base: OpenBase, where: Filter, as_of: AsOf | None) -> Filter:
     return where if as_of is None else all_of(where, (await periods(base)).where(as_of))
 
 
-def outdated_documents(base: OpenBase, today: date | None = None) -> dict[str, str]:
+def outdated_documents(base: OpenBase, today: date | None = None) -> Mapping[str, str]:
     """Document → why it is not in force today; by what the last search read."""
     if base.periods is NOTHING_KNOWN:
         return {}

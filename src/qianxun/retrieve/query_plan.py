@@ -39,7 +39,7 @@ from qianxun.core.types import (
 )
 from qianxun.core.validity import AsOf
 from qianxun.records import listing
-from qianxun.retrieve.as_of import resolve_as_of
+from qianxun.retrieve.as_of import resolve_as_of, without_day
 from qianxun.text.document_names import by_name, first_letters, plain_name
 from qianxun.text.homophones import corrections
 from qianxun.text.llm_json import Malformed, read_json
@@ -116,6 +116,8 @@ async def plan_query(
     ``generation`` given, as read just before, it is not read again."""
     where = options.where
     as_of = await resolve_as_of(base, text, options.as_of, generation)
+    if as_of is not None and as_of.origin == "question":
+        text = without_day(text)  # the year has chosen the documents; as a word it would choose among them again
     text, named, degraded = await _mentions(base, text, where, frozenset(options.doc_ids))
     if not text:
         raise BadQuery("只写了文档名，没有问题", hint="在 @文档名 之后写出要找的内容")

@@ -6,7 +6,6 @@ Read where such sentences stand: at the beginning and at the end. `read_validity
 from __future__ import annotations
 
 import re
-import unicodedata
 from calendar import isleap
 from datetime import date, timedelta
 from typing import Final
@@ -19,7 +18,7 @@ _SIGNS: Final = ("施行", "实施", "执行", "生效", "有效期", "废止", 
 _DAY: Final = r"(\d{4}\s?年\s?\d{1,2}\s?月\s?\d{1,2}\s?日)"
 # Of itself: a ledger of contracts, or the manual of a certificate, has such sentences about other things.
 _SELF: Final = r"本[^，。；：\n]{1,12}?"
-_FROM: Final = re.compile(rf"{_SELF}[，]?\s?自\s?{_DAY}\s?(?:零时)?\s?起?(?:正式|开始)?(?:施行|实施|执行|生效|启用)")
+_FROM: Final = re.compile(rf"{_SELF}，?\s?自\s?{_DAY}\s?(?:零时)?\s?起?(?:正式|开始)?(?:施行|实施|执行|生效|启用)")
 _FROM_LATER: Final = re.compile(rf"(?:施行|实施|生效)(?:日期|时间)\s?[:：]\s?{_DAY}")
 _UNTIL: Final = re.compile(
     rf"{_SELF}[^。；\n]{{0,40}}?(?:有效期(?:限)?\s?[:：]?\s?[至到为]|(?:施行|执行|实施|有效)[至到])\s?{_DAY}"
@@ -33,6 +32,7 @@ _REPEALED: Final = re.compile(
     r"[^《》。；\n]{0,12}(?:同时|即行|予以|相应|一并|随之)?\s?(?:废止|停止(?:执行|使用|施行)|失效|不再(?:执行|适用))"
 )
 _REPEALS: Final = re.compile(rf"(?:同时|并)\s?废止\s?(?:了)?\s?(?:原|旧)?\s?{_TITLE}")
+_ONE_FORM: Final = str.maketrans("０１２３４５６７８９　(),;:", "0123456789 （），；：")
 _NUMERALS: Final = {numeral: at for at, numeral in enumerate("一二三四五六七八九十", 1)}
 
 
@@ -55,7 +55,7 @@ def read_validity(content: str) -> Validity:
     edges = content if len(content) <= 2 * _EDGE else f"{content[:_EDGE]}\n{content[-_EDGE:]}"
     if not any(sign in edges for sign in _SIGNS):
         return Validity()
-    edges = unicodedata.normalize("NFKC", edges).replace("(", "（").replace(")", "）")
+    edges = edges.translate(_ONE_FORM)
     begins = [*_FROM.finditer(edges), *_FROM_LATER.finditer(edges)]
     valid_from = _last_day([found.group(1) for found in sorted(begins, key=lambda found: found.start())])
     valid_until = _last_day(_UNTIL.findall(edges)) or _after_years(valid_from, _YEARS.findall(edges))
