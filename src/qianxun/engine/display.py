@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from qianxun.core.explanation import Explanation
 from qianxun.core.types import EVERYTHING
+from qianxun.core.validity import ANY_TIME
 from qianxun.rank.tiers import COVERED, STRICT
 from qianxun.retrieve.arms import find_arm
 from qianxun.retrieve.explain import filter_text
@@ -92,6 +93,7 @@ def reason_texts(why: Explanation) -> tuple[str, str]:
         "returned": f"returned, place {why.rank}",
         "records": f"not of record: {why.status}　{why.reason}",
         "index": "of record, but not in the index",
+        "validity": f"not in force on that day　{why.reason}",
         "filter": f"kept out by the filter　{why.reason}",
         "recall": "not among the candidates of any arm",
         "fuse": "found by an arm that counts for nothing here: its fused score is zero",
@@ -127,6 +129,10 @@ def _change_texts(name: str, value: Any) -> tuple[str, str]:
             return f"过滤条件放宽为 {filter_text(value)}", f"the filter loosened to {filter_text(value)}"
         case "doc_ids":
             return f"在这些文档里找：{'、'.join(value)}", f"in these documents: {', '.join(value)}"
+        case "as_of" if value == ANY_TIME:
+            return "不论何时有效", "of any time"
+        case "as_of":
+            return f"按 {value} 有效的文档", f"as of {value}"
         case "rerank":
             return "不重排", "no reranker"
         case "mode":
