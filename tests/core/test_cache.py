@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.core.cache import MemoryCache, size_of
+from qianxun.core.system.cache import MemoryCache, size_of
 from qianxun.core.types import Recall
 
 

@@ -13,7 +13,7 @@ import pytest
 from qianxun.core.errors import BadInput, RecordsUnavailable
 from qianxun.core.types import Document, Submission
 from qianxun.records import Records, bases, documents
-from qianxun.records.acknowledged import LOST, Count, losses
+from qianxun.records.database.acknowledged import LOST, Count, losses
 from qianxun.records.database.open import sqlite_url
 
 WRITES = 20

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.core.cache import MemoryCache
 from qianxun.core.options import SearchOptions, params_of
+from qianxun.core.system.cache import MemoryCache
 from qianxun.core.types import Degraded, Generation, Recall
 from qianxun.engine.engine import Engine
 from qianxun.records import bases

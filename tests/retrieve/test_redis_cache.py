@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from qianxun.core.cache import MemoryCache
 from qianxun.core.errors import BadSettings
+from qianxun.core.system.cache import MemoryCache
 from qianxun.core.types import Document, Recall
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load

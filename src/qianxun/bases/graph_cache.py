@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from qianxun.bases.known_terms import WriteWatch
-from qianxun.core.cache import LRUCache
 from qianxun.core.graph_types import Alias, ChunkFacts
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import Attributes, ChunkKind, Filter, Keys, matches
 from qianxun.records.graph import GraphChunks
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from sqlalchemy import Connection
 
-from qianxun.core.cache import LRUCache
 from qianxun.core.filters import EVERYTHING, Filter, In, Not
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.validity import ANY_TIME, AsOf, Validity
 from qianxun.records import listing, validity
 from qianxun.text.document_names import by_name, document_title, first_letters, plain_name

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from qianxun.core.cache import LRUCache
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import Vector, Vectors
 from qianxun.text.synonyms import NO_SYNONYMS, Thesaurus, of_user
 

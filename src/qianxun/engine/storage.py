@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from qianxun.core import plugins
-from qianxun.core.cache import MemoryCache
 from qianxun.core.errors import BadSettings
 from qianxun.core.ports import Cache, IndexBackend
+from qianxun.core.system.cache import MemoryCache
 from qianxun.engine.folder_lock import DATABASE
 from qianxun.engine.settings import Settings
 from qianxun.rank.rerank import SharedScores

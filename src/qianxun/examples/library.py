@@ -16,8 +16,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from qianxun.core.cache import LRUCache
 from qianxun.core.errors import BadQuery, NotFound
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import Vector
 from qianxun.examples.exact import ExactSearch
 from qianxun.examples.keywords import KeywordIndexes, boosted

@@ -9,10 +9,10 @@ from datetime import datetime
 from hashlib import blake2b, md5
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from qianxun.core.cache import LRUCache
 from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.foreign import rerank_model
 from qianxun.core.ports import RerankModel, never
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import Chunk, Found
 from qianxun.rank.diversify import NEAR_DUPLICATE, diversified
 from qianxun.rank.freshness import FRESHNESS, HALF_LIFE_DAYS, refreshed

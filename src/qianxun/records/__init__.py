@@ -6,14 +6,16 @@ life of a document from `accept` to `remove`. The rest:
     schema, migrations/    the tables; rows: values to rows and back
     bases, tenancy         knowledge bases and who may use them
     chunks, pairs, tables, terms, graph    what belongs to a document or a base
-    checksums, acknowledged    whether rows are what was written, and all that was acknowledged is there
+    checksums              whether rows are what was written
+    validity               when documents are in force, and which ones they replace
     leases                 what one process at a time does, where several work on one database
     outbox, listing, logs  what is pending, states of documents, the retrieval log
     evaluations            labelled questions about a base, and runs over them
     keys, user_models, sealing             API keys, registered models, secrets at rest
-    database/              connections, migrations, bulk statements, counters, errors of disk and server
+    database/              connections, migrations, bulk statements, counters, errors of disk and server, and a count of
+                           what was acknowledged
 
-Imports `core` only. Everything here is blocking; `Records.read` and `Records.write` run work in a thread.
+Imports `core` and `text`. Everything here is blocking; `Records.read` and `Records.write` run work in a thread.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from qianxun.core.errors import Overloaded, RecordsUnavailable
-from qianxun.records.acknowledged import Acknowledged, Loss, count_commit, open_acknowledged
+from qianxun.records.database.acknowledged import Acknowledged, Loss, count_commit, open_acknowledged
 from qianxun.records.database.open import checkpoint, for_reading, for_single_statements, for_writing, open_database
 from qianxun.records.database.ownership import Claim
 from qianxun.records.database.server import SQLITE, USUAL, Deadlocked, Reach

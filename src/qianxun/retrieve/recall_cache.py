@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-from qianxun.core.cache import LRUCache
 from qianxun.core.ports import Cache
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import Generation, Recall
 
 VERSION: Final = 1  # of the ranking and of the encoding: answers of another version are not used

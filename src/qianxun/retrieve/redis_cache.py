@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from qianxun.core.cache import LRUCache, MemoryCache
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.errors import BadSettings, MissingExtra
+from qianxun.core.system.cache import LRUCache, MemoryCache
 from qianxun.core.types import Recall
 from qianxun.models.remote.breaker import Breaker, Outage, Paused
 

@@ -23,7 +23,7 @@ from qianxun.engine.storage import acknowledged_file, database_url, folder_bytes
 from qianxun.index.embedded.index import CURRENT
 from qianxun.index.embedded.index import examine as examine_index
 from qianxun.records import bases, listing, outbox
-from qianxun.records.acknowledged import Loss, losses, missing
+from qianxun.records.database.acknowledged import Loss, losses, missing
 from qianxun.records.database.open import connect
 from qianxun.records.database.ownership import identity
 

@@ -14,9 +14,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.core.cache import LRUCache
 from qianxun.core.errors import BadInput, BadModelReply, ModelUnavailable
 from qianxun.core.ports import EmbeddingModel, never
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import Scores, Vectors
 from qianxun.text.chinese import STOP_WORDS
 
