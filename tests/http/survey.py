@@ -142,7 +142,7 @@ def survey(
     """
     found = Survey()
     told = _config(known, examples, seed)
-    deletions = sorted((path for path, of in document["paths"].items() if "delete" in of), key=len, reverse=True)
+    deletions = sorted((path for path, of in document["paths"].items() if "delete" in of), key=_size, reverse=True)
     quick = [path for number, path in enumerate(document["paths"]) if number % one_in]
     only = {"stateful": {"enabled": False}}
     parts: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [({}, {"method": "DELETE", "path": quick}, {})]
@@ -159,6 +159,11 @@ def survey(
         for event in from_schema(part).execute():
             found.take(event)
     return found
+
+
+def _size(path: str) -> tuple[bool, bool, int]:
+    """A set, then a base, goes last, with all that is in it."""
+    return not path.endswith("/{knowledge_base_id}"), not path.endswith("/{set_id}"), len(path)
 
 
 def brief(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,7 +232,15 @@ async def _settle(asked: Asking, url: str) -> Known:
         models.append((await asked.post("/user/api/u1", about)).json()["data"]["id"])
     await asked.post(f"/v1/retrieval/{base}", {"query": "报销比例"})
     logs = (await asked.http.get("/v1/retrieval-logs")).json()["data"]["list"]
+    question = {"question": "报销比例", "doc_ids": ["d1"]}
+    saved = (await asked.post(f"/v1/knowledge-bases/{base}/evaluation-cases", question)).json()["data"]
+    run = (await asked.post(f"/v1/evaluation-sets/{saved['set']['id']}/runs", {"mode": "fulltext"})).json()["data"]
     return {
+        "path.set_id": [saved["set"]["id"]],
+        "path.case_id": [saved["case"]["id"]],
+        "path.run_id": [run["id"]],
+        "path.other_run_id": [run["id"]],
+        "path.operation_id": [1],
         "path.knowledge_base_id": [base],
         "query.knowledge_base_id": [base],
         "body.knowledge_base_id": [base],

@@ -28,6 +28,7 @@ def bearer(key: str) -> dict[str, str]:
 def addresses(api: Mapping[str, dict[str, object]]) -> list[tuple[str, str]]:
     """(method, path) of every route of the OpenAPI document, with some value in every place."""
     fill = {"knowledge_base_id": "1001", "doc_id": "d", "user_id": "u", "model_type": "chat", "id": "1", "log_id": "1"}
+    fill |= {"set_id": "1", "case_id": "1", "run_id": "1", "other_run_id": "1", "operation_id": "1"}
     fill |= {"vector_store_id": "1001", "model": "医保", "file_id": "1001/d"}
     found = []
     for path, methods in api.items():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
+import json
 from pathlib import Path
 from typing import Any
 
 from qianxun.core.codec.wire import read_log
 from qianxun.core.types import Document
-from qianxun.doors.http.native.logs import LogInfo, LogPage
+from qianxun.doors.http.native.logs import LogCounts, LogInfo, LogPage
 from tests.http.asking import Asking, asking
 
 LIBRARY = (Document("1", "住院报销比例为百分之八十五。"), Document("2", "门诊报销比例为百分之六十。"))
@@ -200,5 +203,29 @@ def test_what_is_not_there_is_not_found(tmp_path: Path) -> None:
                 assert (answer.status_code, answer.json()["error"]) == (404, "not_found")
             for number in ("0", "-1", str(2**63), "x"):
                 assert (await at.http.get(f"/v1/retrieval-logs/{number}")).status_code == 422
+
+    asyncio.run(run())
+
+
+def test_counts_and_exports(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with asking(tmp_path) as at:
+            base = await at.base(*LIBRARY)
+            await searched(at, base, "住院报销", "xyzzy", '=HYPERLINK("http://x")')
+            counted = (await at.http.get("/v1/retrieval-logs/counts", params={"stretches": 2})).json()["data"]
+            LogCounts.model_validate(counted)
+            assert sum(each["searches"] for each in counted["list"]) == 3
+            assert sum(each["zero"] for each in counted["list"]) >= 1
+            lines = (await at.http.get("/v1/retrieval-logs/export")).text.splitlines()
+            assert [json.loads(line)["query"] for line in lines][1:] == ["xyzzy", "住院报销"]
+            narrowed = await at.http.get(
+                "/v1/retrieval-logs/export", params={"format": "csv", "knowledge_base_id": base}
+            )
+            assert narrowed.headers["content-disposition"].endswith('logs.csv"')
+            rows = list(csv.DictReader(io.StringIO(narrowed.text.removeprefix("\ufeff"))))
+            assert [row["query"] for row in rows] == ['\'=HYPERLINK("http://x")', "xyzzy", "住院报销"]
+            backwards = {"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}
+            assert (await at.http.get("/v1/retrieval-logs/counts", params=backwards)).status_code == 422
+            assert (await at.http.get("/v1/retrieval-logs", params={"since": "2026-01-02"})).status_code == 422
 
     asyncio.run(run())

@@ -187,11 +187,14 @@ class Misfits:
 ENDS = re.compile(r"event: (done|error|response\.(completed|incomplete|failed))\ndata: .*\n\n$|data: \[DONE\]\n\n$")
 
 
+PLAIN = ("text/plain", "text/csv", "application/jsonl")  # the text of a document, an export
+
+
 def _code(operation: Operation, answer: Any) -> int:
     """What an answer says of itself; events say it by their end."""
     if answer.headers["content-type"].startswith("text/event-stream"):
         return 200 if ENDS.search(answer.text) else 0
-    if answer.headers["content-type"].startswith("text/plain"):  # the text of a document
+    if answer.headers["content-type"].startswith(PLAIN):
         return 200
     return code_of(operation.path, answer.status_code, answer.json())
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
 from qianxun.core.errors import NotFound
-from qianxun.core.log_types import LogEntry
+from qianxun.core.log_types import Feedback, LogCount, LogEntry, LogFilter
 from qianxun.core.types import LOCAL_TENANT, Degraded, Document, Piece, Prepared, StepTime, Submission, Text
 from qianxun.records import Records, bases, documents, logs, outbox
 from qianxun.records.schema import RetrievalLogRow
@@ -104,7 +104,8 @@ def test_the_list_is_newest_first_and_narrows(records: Records) -> None:
 
     def asked(**told: Any) -> list[str]:
         with records.reading() as tx:
-            return [each.query for each in logs.listed(tx, **{"tenant": LOCAL_TENANT, **told})]
+            limits = {name: told.pop(name) for name in ("tenant", "limit", "before") if name in told}
+            return [each.query for each in logs.listed(tx, LogFilter(**told), **{"tenant": LOCAL_TENANT, **limits})]
 
     assert asked() == ["四", "三", "二", "一"]
     assert asked(knowledge_base=1002) == ["四"]
@@ -212,3 +213,39 @@ def test_what_changes_nothing_leaves_the_generation(records: Records) -> None:
         logs.append(tx, [entry()])
         assert bases.generation(tx, KB) == before
         assert bases.generation(tx, 4711) == 0
+
+
+def test_counts_over_time_tell_stretches_apart(records: Records) -> None:
+    hours = [NOW + timedelta(hours=at) for at in range(3)]
+    written(
+        records,
+        entry("早", created_at=hours[0] - timedelta(seconds=1)),
+        entry("一", created_at=hours[0], time_cost_ms=10),
+        entry("二", created_at=hours[0] + timedelta(minutes=59), results=(), time_cost_ms=500),
+        entry("三", created_at=hours[2], degraded=(Degraded("vector", "慢"),), time_cost_ms=30),
+        entry("别处", created_at=hours[2], knowledge_base_id=1002),
+    )
+    with records.reading() as tx:
+        first, second, third = logs.counts(tx, LogFilter(knowledge_base=KB), hours, 200.0, tenant=LOCAL_TENANT)
+        assert (first.start, first.searches, first.zero, first.slow, first.degraded) == (hours[0], 2, 1, 1, 0)
+        assert (first.mean_ms, first.worst_ms) == (255.0, 500.0)
+        assert second == LogCount(hours[1])
+        assert (third.searches, third.degraded) == (1, 1)
+        (whole,) = logs.counts(tx, LogFilter(until=hours[2]), hours[:1], 200.0, tenant=LOCAL_TENANT)
+        assert whole.searches == 2
+        assert [each.query for each in logs.listed(tx, LogFilter(degraded=True), tenant=LOCAL_TENANT)] == ["三"]
+        found = logs.listed(tx, LogFilter(since=hours[2], until=hours[2] + timedelta(hours=1)), tenant=LOCAL_TENANT)
+        assert {each.query for each in found} == {"三", "别处"}
+        (other,) = logs.counts(tx, LogFilter(), hours[:1], 200.0, tenant="别的租户")
+        assert other.searches == 0
+
+
+def test_rated_searches_are_listed(records: Records) -> None:
+    written(records, entry("好"), entry("坏"), entry("没有"))
+    with records.writing() as tx:
+        numbers = {each.query: each.id for each in logs.listed(tx, tenant=LOCAL_TENANT)}
+        logs.rate(tx, numbers["好"], Feedback("good"), tenant=LOCAL_TENANT)
+        logs.rate(tx, numbers["坏"], Feedback("bad"), tenant=LOCAL_TENANT)
+        for rating, expected in (("good", ["好"]), ("bad", ["坏"]), ("any", ["坏", "好"])):
+            found = logs.listed(tx, LogFilter(rating=rating), tenant=LOCAL_TENANT)  # type: ignore[arg-type]
+            assert [each.query for each in found] == expected

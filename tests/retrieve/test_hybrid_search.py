@@ -11,6 +11,7 @@ import pytest
 
 import qianxun
 from qianxun.core.errors import BadQuery, RecallFailed
+from qianxun.core.log_types import LogFilter
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.engine.engine import Engine
 from qianxun.records import logs
@@ -144,7 +145,7 @@ def test_the_engines_own_are_logged_and_cached_apart_by_owner(tmp_path: Path) ->
         assert {one.document_id for one in theirs} == {"他人"}
         await engine.journal.flush()
         with engine.records.reading() as tx:
-            logged = logs.listed(tx, tenant=LOCAL_TENANT, knowledge_base=kb)
+            logged = logs.listed(tx, LogFilter(knowledge_base=kb), tenant=LOCAL_TENANT)
         assert [row.from_cache for row in sorted(logged, key=lambda row: row.id)] == [False, True, False]
 
     over_the_library(tmp_path, story)

@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from qianxun.core.options import Mode
 from qianxun.core.types import LOCAL_TENANT, Degraded, Recall, StepTime
 
 Rating: TypeAlias = Literal["good", "bad"]
 RATINGS: tuple[Rating, ...] = ("good", "bad")
+SLOW_MS: Final = 200.0  # a search that takes longer is called slow where nothing else is chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,46 @@ class LogEntry:
     def zero(self) -> bool:
         """True if there were no results, or a question that these did not answer."""
         return not self.results if self.is_zero is None else self.is_zero
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """Which searches of the log are meant; the defaults mean all."""
+
+    knowledge_base: int | None = None
+    zero: bool = False  # those that found or answered nothing
+    slow_ms: float | None = None  # those that took longer
+    degraded: bool = False  # those in which a part did not take part
+    rating: Rating | Literal["any"] | None = None  # those that people rated
+    trace_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None  # before it
+
+
+class LogChoices(TypedDict, total=False):
+    """`LogFilter` as keyword arguments."""
+
+    knowledge_base: int | None
+    zero: bool
+    slow_ms: float | None
+    degraded: bool
+    rating: Rating | Literal["any"] | None
+    trace_id: str | None
+    since: datetime | None
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogCount:
+    """The searches that began within one stretch of time, from ``start`` to the start of the next."""
+
+    start: datetime
+    searches: int = 0
+    zero: int = 0
+    slow: int = 0
+    degraded: int = 0
+    mean_ms: float = 0.0
+    worst_ms: float = 0.0
 
 
 def zero_flag(zero: bool, results: Sequence[Any]) -> bool | None:

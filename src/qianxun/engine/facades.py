@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
+from qianxun.core.errors import BadInput
 from qianxun.core.ingest_types import DocumentContent, DocumentPage, DocumentQuery, Facet
-from qianxun.core.log_types import Feedback, LogEntry
+from qianxun.core.log_types import SLOW_MS, Feedback, LogChoices, LogCount, LogEntry, LogFilter
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import KnowledgeBase, Piece, Text
 from qianxun.records import Records, bases, browse, documents, logs, outbox
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from qianxun.retrieve.terms.learn import Learnt
 
 EVERY_DOCUMENT = DocumentQuery()
+MOST_STRETCHES = 400  # of time, that one count tells apart
+
 Opened: TypeAlias = Callable[[int], AbstractAsyncContextManager[OpenBase]]
 
 
@@ -183,25 +187,25 @@ class Logs:
     journal: Journal
     tenant: str
 
-    async def list(
-        self,
-        *,
-        knowledge_base: int | None = None,
-        zero: bool = False,
-        slow_ms: float | None = None,
-        trace_id: str | None = None,
-        limit: int = 50,
-        before: int | None = None,
-    ) -> list[LogEntry]:
-        """The newest first: with ``zero`` those without results, with ``slow_ms`` those that took longer.
-
-        ``before`` is the id at which the last page ended.
-        """
+    async def list(self, *, limit: int = 50, before: int | None = None, **chosen: Unpack[LogChoices]) -> list[LogEntry]:
+        """The newest first; ``chosen`` are fields of `LogFilter`. ``before`` is the id at which the last page ended."""
         await self.journal.flush()
-        chosen: dict[str, Any] = {"zero": zero, "slow_ms": slow_ms, "trace_id": trace_id, "limit": limit}
+        wanted = LogFilter(**chosen)
         return await self.records.read(
-            lambda tx: logs.listed(tx, tenant=self.tenant, knowledge_base=knowledge_base, before=before, **chosen)
+            lambda tx: logs.listed(tx, wanted, tenant=self.tenant, limit=limit, before=before)
         )
+
+    async def counts(
+        self, starts: Sequence[datetime], *, slow_at_ms: float = SLOW_MS, **chosen: Unpack[LogChoices]
+    ) -> tuple[LogCount, ...]:
+        """How many searches there were from each moment to the next, how many of them found nothing, were slow or
+        degraded. ``starts`` are in order; the last stretch ends with ``until``, or now."""
+        if not starts or len(starts) > MOST_STRETCHES or sorted(starts) != [*starts]:
+            raise BadInput(f"要 1–{MOST_STRETCHES} 个从早到晚的时刻", hint="减少段数，或核对次序")
+        await self.journal.flush()
+        wanted = LogFilter(**chosen)
+        found = await self.records.read(lambda tx: logs.counts(tx, wanted, starts, slow_at_ms, tenant=self.tenant))
+        return tuple(found)
 
     async def get(self, log_id: int) -> LogEntry:
         """Raises NotFound."""

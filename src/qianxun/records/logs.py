@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, select, update
+from sqlalchemy import Connection, Row, String, case, cast, delete, func, literal, select, update
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT, QUERY_LIMIT
-from qianxun.core.log_types import RATINGS, Feedback, LogEntry, zero_flag
+from qianxun.core.log_types import RATINGS, Feedback, LogCount, LogEntry, LogFilter, zero_flag
 from qianxun.core.types import Degraded, StepTime
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records.bases import is_key, require, tenants
@@ -22,6 +23,8 @@ from qianxun.records.schema import RetrievalLogRow
 
 SHORT_LIMITS = {"trace_id": 64, "mode": 16, "tier": 16}
 ESCAPED = "escaped"
+EVERY_SEARCH = LogFilter()
+_DEGRADED = cast(RetrievalLogRow.degraded, String) != "[]"  # as every database writes an empty list
 COLUMNS = (
     "id", "tenant", "knowledge_base_id", "trace_id", "query", "retrieval_params", "mode", "tier", "chunk_count", "zero",
     "time_cost_ms", "from_cache", "generation", "digest", "steps", "degraded", "results", "created_at", "updated_at",
@@ -51,30 +54,68 @@ def get(tx: Connection, log_id: int, *, tenant: str) -> LogEntry:
 
 
 def listed(
-    tx: Connection,
-    *,
-    tenant: str,
-    knowledge_base: int | None = None,
-    zero: bool = False,
-    slow_ms: float | None = None,
-    trace_id: str | None = None,
-    limit: int = 50,
-    before: int | None = None,
+    tx: Connection, chosen: LogFilter = EVERY_SEARCH, *, tenant: str, limit: int = 50, before: int | None = None
 ) -> list[LogEntry]:
     """The newest first. ``before`` is the id at which the last page ended. NotFound for a base that is not theirs."""
-    query = select(RetrievalLogRow.__table__).where(RetrievalLogRow.tenant == tenant)
-    if knowledge_base is not None:
-        require(tx, knowledge_base, tenant=tenant)
-        query = query.where(RetrievalLogRow.knowledge_base_id == knowledge_base)
-    if zero:
-        query = query.where(RetrievalLogRow.zero.is_(True))
-    if slow_ms is not None:
-        query = query.where(RetrievalLogRow.time_cost_ms > slow_ms)
-    if trace_id is not None:
-        query = query.where(RetrievalLogRow.trace_id == _shown(trace_id, SHORT_LIMITS["trace_id"]))
+    query = select(RetrievalLogRow.__table__).where(*_conditions(tx, chosen, tenant))
     if before is not None and is_key(before):
         query = query.where(RetrievalLogRow.id < before)
     return [_entry(row) for row in tx.execute(query.order_by(RetrievalLogRow.id.desc()).limit(max(limit, 0)))]
+
+
+def counts(
+    tx: Connection, chosen: LogFilter, starts: Sequence[datetime], slow_ms: float, *, tenant: str
+) -> list[LogCount]:
+    """What was searched from each of these moments to the next; the last stretch ends with ``chosen.until``.
+
+    The stretches are told apart by CASE: every database has its own functions of time, and they know no odd stretch.
+    """
+    within = replace(chosen, since=starts[0])
+    later = [(RetrievalLogRow.created_at < start, number) for number, start in enumerate(starts[1:])]
+    number = case(*later, else_=len(starts) - 1) if later else literal(0)
+    flags = {
+        "zero": RetrievalLogRow.zero.is_(True),
+        "slow": RetrievalLogRow.time_cost_ms > slow_ms,
+        "degraded": _DEGRADED,
+    }
+    columns = [case((flag, 1), else_=0).label(name) for name, flag in flags.items()]
+    own = select(number.label("number"), RetrievalLogRow.time_cost_ms.label("ms"), *columns)
+    rows = own.where(*_conditions(tx, within, tenant)).subquery()
+    sums = [func.sum(rows.c[name]).label(name) for name in flags]
+    spent = (func.avg(rows.c.ms).label("mean"), func.max(rows.c.ms).label("worst"))
+    grouped = select(rows.c.number, func.count().label("searches"), *sums, *spent).group_by(rows.c.number)
+    found = {row.number: row for row in tx.execute(grouped)}
+    return [_count(start, found.get(number)) for number, start in enumerate(starts)]
+
+
+def _count(start: datetime, row: Row[Any] | None) -> LogCount:
+    if row is None:
+        return LogCount(start)
+    flags = (int(row.zero), int(row.slow), int(row.degraded))
+    return LogCount(start, int(row.searches), *flags, float(row.mean), float(row.worst))
+
+
+def _conditions(tx: Connection, chosen: LogFilter, tenant: str) -> list[Any]:
+    """Raises NotFound for a base that is not theirs."""
+    row, found = RetrievalLogRow, [RetrievalLogRow.tenant == tenant]
+    if chosen.knowledge_base is not None:
+        require(tx, chosen.knowledge_base, tenant=tenant)
+        found.append(row.knowledge_base_id == chosen.knowledge_base)
+    if chosen.zero:
+        found.append(row.zero.is_(True))
+    if chosen.slow_ms is not None:
+        found.append(row.time_cost_ms > chosen.slow_ms)
+    if chosen.degraded:
+        found.append(_DEGRADED)
+    if chosen.rating is not None:
+        found.append(row.rating.is_not(None) if chosen.rating == "any" else row.rating == chosen.rating)
+    if chosen.trace_id is not None:
+        found.append(row.trace_id == _shown(chosen.trace_id, SHORT_LIMITS["trace_id"]))
+    if chosen.since is not None:
+        found.append(row.created_at >= chosen.since)
+    if chosen.until is not None:
+        found.append(row.created_at < chosen.until)
+    return found
 
 
 def rate(tx: Connection, log_id: int, feedback: Feedback, *, tenant: str) -> LogEntry:

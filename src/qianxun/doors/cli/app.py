@@ -15,6 +15,7 @@ from qianxun.doors.cli.commands.demo import demo
 from qianxun.doors.cli.commands.doctor import doctor
 from qianxun.doors.cli.commands.documents import add, delete, show
 from qianxun.doors.cli.commands.evaluate import evaluate
+from qianxun.doors.cli.commands.evaluation_sets import app as evaluation_sets
 from qianxun.doors.cli.commands.examples import app as examples
 from qianxun.doors.cli.commands.graph import app as graph
 from qianxun.doors.cli.commands.keys import app as keys
@@ -117,6 +118,7 @@ for commands in (
     for command in commands:
         app.command()(command)
 app.command("eval")(evaluate)
+app.add_typer(evaluation_sets, name="evalset")
 app.add_typer(graph, name="graph")
 app.add_typer(examples, name="examples")
 app.add_typer(models, name="models")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -17,7 +18,7 @@ from qianxun.core.errors import BadQuery, NotFound, ServiceUnavailable
 from qianxun.core.explanation import Explained
 from qianxun.core.ingest_types import Labels, Report, Watch
 from qianxun.core.layered_types import LayeredRecall
-from qianxun.core.log_types import Feedback, LogEntry
+from qianxun.core.log_types import SLOW_MS, Feedback, LogChoices, LogCount, LogEntry
 from qianxun.core.options import (
     AskChoices,
     SearchChoices,
@@ -30,12 +31,14 @@ from qianxun.core.options import (
 from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 from qianxun.doors.client.connection import Connection, Request, Timeouts
+from qianxun.doors.client.evaluations import ServiceEvaluations
 from qianxun.doors.client.events import EventSender
 from qianxun.doors.client.payloads import (
     Readiness,
     Sent,
     read_base,
     read_bases,
+    read_counts,
     read_document,
     read_documents,
     read_logs,
@@ -358,6 +361,11 @@ class Client:
                 yield event
 
     @property
+    def evaluation(self) -> ServiceEvaluations:
+        """Labelled questions about bases, and runs that measure searches on them."""
+        return ServiceEvaluations(self._ask)
+
+    @property
     def logs(self) -> ServiceLogs:
         """What was searched and size, as `Engine.logs`."""
         return ServiceLogs(self._ask)
@@ -388,23 +396,9 @@ class ServiceLogs:
 
     ask: Callable[[Request, Callable[[Any], Any]], Awaitable[Any]]
 
-    async def list(
-        self,
-        *,
-        knowledge_base: int | None = None,
-        zero: bool = False,
-        slow_ms: float | None = None,
-        trace_id: str | None = None,
-        limit: int = 50,
-        before: int | None = None,
-    ) -> list[LogEntry]:
-        """The newest first."""
-        narrowed = {
-            "knowledge_base_id": knowledge_base,
-            "zero": "true" if zero else None,
-            "slow_ms": slow_ms,
-            "trace_id": trace_id,
-        }
+    async def list(self, *, limit: int = 50, before: int | None = None, **chosen: Unpack[LogChoices]) -> list[LogEntry]:
+        """The newest first; ``chosen`` are fields of `LogFilter`."""
+        narrowed = _log_params(chosen)
         found: list[LogEntry] = []
         while len(found) < limit:
             size = min(PAGE, limit - len(found))
@@ -414,6 +408,15 @@ class ServiceLogs:
             found += page
             if following is None:
                 break
+        return found
+
+    async def counts(
+        self, *, stretches: int = 24, slow_at_ms: float = SLOW_MS, **chosen: Unpack[LogChoices]
+    ) -> tuple[LogCount, ...]:
+        """How many searches there were in as many equal stretches of the time chosen, a day where none is."""
+        params = {"stretches": stretches, "slow_at_ms": slow_at_ms, **_log_params(chosen)}
+        given = {name: str(value) for name, value in params.items() if value is not None}
+        found: tuple[LogCount, ...] = await self.ask(Request("GET", f"{LOGS}/counts", params=given), read_counts)
         return found
 
     async def get(self, log_id: int) -> LogEntry:
@@ -426,6 +429,13 @@ class ServiceLogs:
         body = {"rating": feedback.rating, "chunk_ids": list(feedback.chunk_ids), "comment": feedback.comment}
         entry: LogEntry = await self.ask(Request("POST", f"{LOGS}/{log_id}/feedback", body, repeatable=True), read_log)
         return entry
+
+
+def _log_params(chosen: LogChoices) -> dict[str, Any]:
+    times = {name: value.isoformat() for name in ("since", "until") if isinstance(value := chosen.get(name), datetime)}
+    flags = {name: "true" for name in ("zero", "degraded") if chosen.get(name)}
+    plain = {name: chosen.get(name) for name in ("slow_ms", "rating", "trace_id")}
+    return {"knowledge_base_id": chosen.get("knowledge_base"), **plain, **flags, **times}
 
 
 def _both_weights(choices: SearchChoices) -> SearchChoices:

@@ -14,7 +14,7 @@ from qianxun.core.codec.plain import plain, read
 from qianxun.core.codec.wire import SHAPES, read_log
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.ingest_types import Labels
-from qianxun.core.log_types import LogEntry
+from qianxun.core.log_types import LogCount, LogEntry
 from qianxun.core.types import Accepted, Document, DocumentState, KnowledgeBase
 
 Data = Mapping[str, Any]
@@ -105,6 +105,10 @@ def read_documents(data: Data) -> list[DocumentState]:
 
 def read_readiness(data: Data) -> Readiness:
     return Readiness(data["queue_depth"], data["unusable"])
+
+
+def read_counts(data: Data) -> tuple[LogCount, ...]:
+    return tuple(read(LogCount, one, SHAPES) for one in data["list"])
 
 
 def read_logs(data: Data) -> tuple[list[LogEntry], int | None]:

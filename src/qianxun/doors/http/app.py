@@ -26,6 +26,7 @@ from qianxun.doors.http.native import (
     api_docs,
     bases,
     documents,
+    evaluation_sets,
     events,
     explain,
     health,
@@ -33,6 +34,7 @@ from qianxun.doors.http.native import (
     layered,
     logs,
     models,
+    operations,
     query,
     retrieval,
 )
@@ -55,7 +57,8 @@ CORS_HEADERS: Final = ("Authorization", "Content-Type", "X-API-Key", "Accept-Lan
 # Routing tries them in this order for every request: the most frequent come first.
 ROUTES: Final = (
     retrieval, layered, query, dify, rerank, vector_stores, chat, embeddings, health, bases, documents,
-    explain, events, logs, models, openai_models, openai_responses, files, mcp, api_docs, metrics, landing,
+    explain, events, logs, evaluation_sets, operations, models,
+    openai_models, openai_responses, files, mcp, api_docs, metrics, landing,
     console,
 )  # fmt: skip
 

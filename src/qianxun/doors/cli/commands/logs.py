@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from qianxun.core.errors import BadInput
+from qianxun.core.log_types import SLOW_MS
 from qianxun.doors.cli.commands.search import described as described_search
 from qianxun.doors.cli.commands.search import show
 from qianxun.doors.cli.i18n import hint, note, out, print_json, print_plain, tr
@@ -17,11 +20,10 @@ from qianxun.doors.cli.views.drawing import show_degraded, visible
 from qianxun.doors.cli.views.layered import show as show_layered
 
 if TYPE_CHECKING:
-    from qianxun.core.log_types import LogEntry
+    from qianxun.core.log_types import LogChoices, LogEntry
     from qianxun.engine.admin.replay import Replayed
 
 QUERY_SHOWN = 24
-SLOW_MS = 200.0
 LIMIT = 50
 
 # ── logs ─────────────────────────────────────────────────────────────────────────────────────────
@@ -39,16 +41,25 @@ def logs(
         float | None,
         typer.Argument(metavar="[MS]", help="--slow 的界限，毫秒 · the bound of --slow, in ms", show_default=False),
     ] = None,
+    degraded: Annotated[bool, typer.Option("--degraded", help="只看有一部分没能参加的 · only degraded ones")] = False,
     kb: Annotated[
         str | None, typer.Option(metavar="NAME", help="只看这个知识库的 · only of this base", show_default=False)
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, metavar="N", help="最多几条 · at most so many")] = LIMIT,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, metavar="N", help="最多几条 · at most so many")] = LIMIT,
+    export: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="写进文件，.csv 或 .jsonl · write a .csv or .jsonl", show_default=False),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """检索记录，新的在前；用来找出没结果的和慢的 · the log of searches, newest first"""
     bound = (SLOW_MS if over is None else over) if slow or over is not None else None
     session = session_of(context)
-    names, found = with_library(session, lambda library: _listed(library, session.start, kb, zero, bound, limit))
+    chosen: LogChoices = {"zero": zero, "slow_ms": bound, "degraded": degraded}
+    names, found = with_library(session, lambda library: _listed(library, session.start, kb, chosen, limit))
+    if export is not None:
+        _export(export, found)
+        return
     if as_json:
         from qianxun.core.codec.wire import written_log
 
@@ -56,7 +67,7 @@ def logs(
         print_json({"logs": rows})
         return
     if not found:
-        out().print(_nothing(zero, bound), markup=False)
+        out().print(_nothing(zero or degraded, bound), markup=False)
         return
     out().print(_table(found, names))
     if session.url:
@@ -66,12 +77,34 @@ def logs(
 
 
 async def _listed(
-    library: Library, start: str, kb: str | None, zero: bool, slow_ms: float | None, limit: int
+    library: Library, start: str, kb: str | None, chosen: LogChoices, limit: int
 ) -> tuple[dict[int, str], list[LogEntry]]:
     base = await find_base(library, kb, start) if kb is not None else None
     names = {known.id: known.name for known in await library.knowledge_bases()}
-    found = await library.logs.list(knowledge_base=base.id if base else None, zero=zero, slow_ms=slow_ms, limit=limit)
+    chosen["knowledge_base"] = base.id if base else None
+    found = await library.logs.list(**chosen, limit=limit)
     return names, found
+
+
+def _export(file: Path, found: Sequence[LogEntry]) -> None:
+    from qianxun.core.codec.log_export import ExportForm, exported_header, exported_line
+
+    forms: dict[str, ExportForm] = {".csv": "csv", ".jsonl": "jsonl"}
+    form = forms.get(file.suffix.lower())
+    if form is None:
+        raise BadInput(
+            tr(f"不知道怎样写 {file.name}", f"Cannot tell how to write {file.name}"),
+            hint=tr("文件名以 .csv 或 .jsonl 结尾", "End its name with .csv or .jsonl"),
+        )
+    lines = exported_header(form) + "".join(exported_line(entry, form) for entry in found)
+    try:
+        file.write_bytes(lines.encode("utf-8", "replace"))
+    except OSError as error:
+        raise BadInput(
+            tr(f"写不了 {file}：{error.strerror}", f"Cannot write {file}: {error.strerror}"),
+            hint=tr("检查目录与权限", "Check the folder and its permissions"),
+        ) from error
+    note(tr(f"写了 {len(found)} 条到 {file}", f"{len(found)} written to {file}"))
 
 
 def _nothing(zero: bool, slow_ms: float | None) -> str:
