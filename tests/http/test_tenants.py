@@ -359,6 +359,9 @@ async def rows(engine: Engine, tenant: Tenant) -> dict[str, list[Any]]:
     return found
 
 
+NUMBERS = ("/v1/retrieval-logs/counts", "/v1/operations")  # that have no word of anybody in them
+
+
 async def seen(made: Quarter, tenant: Tenant) -> dict[str, str]:
     """What every GET tells its owner, by address."""
     found = {}
@@ -367,7 +370,7 @@ async def seen(made: Quarter, tenant: Tenant) -> dict[str, str]:
             asked = request(operation, {}, tenant.things, {}, 0)
             answer = await made.ask(tenant, "GET", asked.url)
             assert answer.status_code == 200, (asked.url, answer.text)
-            found[asked.url] = answer.text
+            found[asked.url] = CHANGING.sub("", answer.text) if operation.path in NUMBERS else answer.text
     return found
 
 
@@ -390,7 +393,7 @@ def test_lists_show_what_is_ones_own_and_nothing_else(tmp_path: Path) -> None:
     async def story(made: Quarter) -> None:
         for tenant in made.tenants.values():
             pages = await seen(made, tenant)
-            assert all(tenant.secret in page for path, page in pages.items() if path not in NUMBERS), pages
+            assert all(tenant.secret in page for path, page in pages.items() if not path.startswith(NUMBERS)), pages
             for other in made.tenants.values():
                 if other != tenant:
                     assert not any(other.secret in page for page in pages.values())
@@ -399,10 +402,6 @@ def test_lists_show_what_is_ones_own_and_nothing_else(tmp_path: Path) -> None:
         assert "secret-of-" not in numbers.text
 
     run(tmp_path, story)
-
-
-# Lists that have no word of anybody in them.
-NUMBERS = ("/v1/retrieval-logs/counts", "/v1/operations")
 
 
 # ── the guard ────────────────────────────────────────────────────────────────────────────────────

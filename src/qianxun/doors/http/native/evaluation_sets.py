@@ -199,7 +199,7 @@ async def add_cases(
 ) -> Response:
     """全部放入或一题也不放；集里已有的问题，以新的标注为准。"""
     cases = [
-        Case(one.question, tuple(Relevant(**each.model_dump()) for each in one.relevant), one.expected, "imported")
+        Case(one.question, tuple(Relevant(**label.model_dump()) for label in one.relevant), one.expected, "imported")
         for one in body.cases
     ]
     return success({"list": to_wire(await Evaluations(engine).add_cases(set_id, cases)), "next": None}, 201)
