@@ -40,6 +40,7 @@ from qianxun.testing.postgres import (
     unavailable,
 )
 from tests import lent_memory
+from tests.compiled_statements import share_compiled_statements
 from tests.hypothesis_settings import load_profile
 from tests.integration.emptied import empty
 
@@ -78,6 +79,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)  # after hypothesis has read its options
 def pytest_configure() -> None:
+    share_compiled_statements()
     load_profile()  # before any test is read: a test takes over the defaults of that moment
     # A shell starts background jobs with SIGINT ignored, and ignored signals are inherited: children that a test
     # interrupts would never notice. A handler of ours becomes the default action again in whatever we start.

@@ -22,6 +22,7 @@ from qianxun.doors.client import Client
 from qianxun.engine.engine import Engine
 from qianxun.testing.scripted import HashEmbedding, ScriptedReranker
 from tests.http.served import MODEL, serving
+from tests.sampling import share
 
 LIBRARY = (
     Document(
@@ -89,10 +90,10 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
-def half(*each: Sequence[Any]) -> list[tuple[Any, ...]]:
+def half(*each: Sequence[Any], one_in: int = 2) -> list[tuple[Any, ...]]:
     """Every other combination: each value meets half of the others."""
     places = product(*(range(len(values)) for values in each))
-    return [tuple(map(getitem, each, chosen)) for chosen in places if sum(chosen) % 2 == 0]
+    return [tuple(map(getitem, each, chosen)) for chosen in places if sum(chosen) % one_in == 0]
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def said(explained: Explained) -> Explained:
 def test_a_search_is_the_same_through_the_service(tmp_path: Path, mode: Any) -> None:
     async def work() -> None:
         async with both(tmp_path) as here:
-            found, asked = 0, half(QUERIES, OPTIONS)
+            found, asked = 0, half(QUERIES, OPTIONS, one_in=share(2, 4))
             for query, options in asked:
                 by_client = await here.client.retrieve(here.base.id, query, mode=mode, **options)
                 by_engine = await here.engine.retrieve(here.base.id, query, mode=mode, **options)

@@ -18,6 +18,7 @@ from qianxun.core.types import Accepted
 from qianxun.engine.settings import Search, Settings
 from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import GatedEmbedding
+from tests.sampling import share
 
 WRITERS = READERS = 8  # `make torture` has sixteen of each, over HTTP
 ROUNDS = 2
@@ -169,11 +170,11 @@ def test_a_base_that_goes_is_not_found_and_nothing_worse(tmp_path: Path, backgro
     async def story() -> None:
         async with Engine.open(tmp_path, models=MODEL, background=background) as root:
             engine = root.of("甲方")
-            for round_ in range(6):
+            for round_ in range(share(6, 3)):
                 kb = (await engine.create_knowledge_base("医保", model="fake-64")).id
                 await engine.add_documents(kb, [Document(f"d{at}", f"住院报销第{at}条") for at in range(20)])
                 using = [asyncio.create_task(use(engine, kb, name)) for name in USES for _ in range(2)]
-                await asyncio.sleep(0.02 * round_)
+                await asyncio.sleep(0.04 * round_)
                 await engine.delete_knowledge_base(kb)
                 await asyncio.wait_for(asyncio.gather(*using), 300)
                 assert await engine.knowledge_bases() == ()

@@ -79,9 +79,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     (site,) = (folder / "env" / "lib").glob("python*/site-packages")
     ours = [path for path in sys.path if path.endswith("site-packages")]
     (site / "ours.pth").write_text("\n".join([str(ROOT / "src"), *ours]), "utf-8")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "--quiet"]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--target", str(site)]
     subprocess.run(
-        [*pip, "--no-deps", "--no-build-isolation", "--no-index", str(ROOT / "examples/plugins")], check=True
+        [*pip, "--no-deps", "--no-build-isolation", "--no-index", "--no-compile", str(ROOT / "examples/plugins")],
+        check=True,
     )
     return Installed(python, folder / "data")
 

@@ -20,6 +20,7 @@ from qianxun.rank.calibrate import Curves
 from qianxun.testing.scripted import HashEmbedding
 from tests.answer.asked import FakeRerank, Opened, near_ties
 from tests.hypothesis_settings import SLOW_OR_SHARED
+from tests.sampling import share
 from tests.shared import MODELS, needs_model
 
 UNKEPT = Search(cache_entries=0)
@@ -164,7 +165,7 @@ def test_the_score_contract_with_a_real_model(tmp_path: Path) -> None:
 
 
 def test_searches_under_writes_and_a_rebuild_see_one_state_each(tmp_path: Path) -> None:
-    """A dozen at once, while documents change version, some go, and the index is made anew."""
+    """Several at once, while documents change version, some go, and the index is made anew."""
 
     async def story() -> None:
         told = Settings(data=str(tmp_path), search=Search(arm_seconds=120.0))  # busy machines are not what is tried
@@ -175,7 +176,7 @@ def test_searches_under_writes_and_a_rebuild_see_one_state_each(tmp_path: Path) 
             stopped = asyncio.Event()
 
             async def write() -> None:
-                for turn in range(1, 6):
+                for turn in range(1, share(6, 4)):
                     await engine.add_documents(kb, [_version(number, turn) for number in range(turn, 12, 3)])
                     await engine.delete_document(kb, f"d{turn}")
                     gone.add(f"d{turn}")
@@ -199,7 +200,7 @@ def test_searches_under_writes_and_a_rebuild_see_one_state_each(tmp_path: Path) 
             async with asyncio.TaskGroup() as group:
                 group.create_task(write())
                 group.create_task(engine.admin.rebuild(kb))
-                for number in range(12):
+                for number in range(share(12, 6)):
                     group.create_task(search(number))
 
     asyncio.run(story())

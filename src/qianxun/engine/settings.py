@@ -23,6 +23,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -259,12 +260,11 @@ def without_password(url: str) -> str:
     return re.sub(r"(password=)[^&]*", r"\1******", hidden, flags=re.IGNORECASE)
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Every setting, dotted."""
-    found = ["data"]
-    for section in _sections():
-        found += [f"{section}.{item.name}" for item in fields(getattr(Settings(), section))]
-    return found
+    every = Settings()
+    return ("data", *(f"{section}.{item.name}" for section in _sections() for item in fields(getattr(every, section))))
 
 
 def _sections() -> list[str]:
