@@ -64,6 +64,9 @@ DRIVERS = {
     "graspologic_native": {"graph/network/communities.py"},
     "neo4j": {"doors/frameworks/neo4j.py"},
     "psycopg": {"index/postgres/server.py"},
+    "pymilvus": {"index/milvus/server.py"},
+    "grpc": {"index/milvus/server.py"},
+    "milvus_lite": {"testing/milvus.py"},
     "redis": {"jobs/redis_events.py", "retrieve/redis_cache.py"},
     "mcp": {"doors/mcp/server.py"},
     "mcp_types": set(),  # `mcp` has all of it

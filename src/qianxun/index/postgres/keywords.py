@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import BM25, Bm25, Keys, Ranking, TermCounts, Terms
+from qianxun.index import bm25 as scoring
 from qianxun.index import shared
 from qianxun.index.postgres.facts import Allowed
-from qianxun.index.postgres.postings import GRAMS, NORMS, WORDS, decoded, rows_of, term_hash
+from qianxun.index.postgres.postings import GRAMS, WORDS, decoded, rows_of, term_hash
 from qianxun.index.postgres.server import Tx, bigints
 from qianxun.index.postgres.tables import State, Tables
 from qianxun.index.shared import SCORE_DECIMALS, Require, distinct, unusable
@@ -170,7 +171,8 @@ def _scores(search: Search, found: Mapping[tuple[str, str], Postings], required:
     scores = np.zeros(state.next_row)
     have = np.zeros(state.next_row, dtype=np.int32)
     totals = {WORDS: state.words, GRAMS: state.grams}
-    damping = {field: _damping(total, state.contents, search.bm25) for field, total in totals.items()}
+    averages = {field: scoring.average_length(total, state.contents) for field, total in totals.items()}
+    damping = {field: scoring.damping(average, search.bm25) for field, average in averages.items()}
     for (field, _), postings in found.items():
         weight = _weight(search, field, len(postings))
         scores[postings.rows] += weight * postings.times / (postings.times + damping[field][postings.norms])
@@ -181,21 +183,13 @@ def _scores(search: Search, found: Mapping[tuple[str, str], Postings], required:
     return scores
 
 
-def _damping(total: int, entries: int, bm25: Bm25) -> NDArray[np.float64]:
-    """k1 (1 − b + b · length ÷ average) for each code of a length."""
-    average = total / entries if total else 1.0
-    damping: NDArray[np.float64] = bm25.k1 * (1 - bm25.b + bm25.b * NORMS.astype(np.float64) / average)
-    return damping
-
-
 def _weight(search: Search, field: str, holding: int) -> float:
-    idf = math.log(1 + (search.state.contents - holding + 0.5) / (holding + 0.5))
-    return (search.bm25.k1 + 1) * idf * (search.gram_weight if field == GRAMS else 1.0)
+    weight = scoring.term_weight(search.state.contents, holding, search.bm25)
+    return weight * (search.gram_weight if field == GRAMS else 1.0)
 
 
 def _ceiling(search: Search, found: Mapping[tuple[str, str], Postings]) -> float:
-    total = sum(_weight(search, field, len(postings)) for (field, _), postings in found.items())
-    return math.ceil(total * 10.0**SCORE_DECIMALS) / 10.0**SCORE_DECIMALS
+    return scoring.ceiling(_weight(search, field, len(postings)) for (field, _), postings in found.items())
 
 
 # ── the best of them ─────────────────────────────────────────────────────────────────────────────

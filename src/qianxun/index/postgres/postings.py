@@ -11,7 +11,6 @@ one that has too many dead entries is written anew without them.
 
 from __future__ import annotations
 
-import re
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from qianxun.index.bm25 import TOKEN, norm_codes
 from qianxun.index.postgres.server import Tx, bigints
 from qianxun.index.postgres.tables import Segment, Tables
 from qianxun.index.shared import unusable, writable
@@ -36,22 +36,6 @@ COLUMNS: Final = "segment, term, entries, data"
 WORDS, GRAMS = "w", "g"
 
 Postings = NDArray[np.uint32]
-_TOKEN = re.compile(r"[^ \t\n\f\r]+")  # what tantivy's whitespace tokenizer keeps
-
-
-def _norms() -> NDArray[np.int64]:
-    """The lengths that a byte stands for, as in Lucene's SmallFloat: exact up to 40, then three bits of each."""
-
-    def value(code: int) -> int:
-        if code < 24:
-            return code
-        bits, shift = (code - 24) & 7, ((code - 24) >> 3) - 1
-        return 24 + (bits if shift < 0 else (bits | 8) << shift)
-
-    return np.array([value(code) for code in range(256)], dtype=np.int64)
-
-
-NORMS: Final = _norms()
 
 
 @lru_cache(maxsize=200_000)
@@ -74,7 +58,7 @@ class Counted:
 
 def counted(texts: Sequence[str]) -> Counted:
     """At most a block of them."""
-    tokens = [_TOKEN.findall(writable(text)) for text in texts]
+    tokens = [TOKEN.findall(writable(text)) for text in texts]
     lengths = np.array([len(words) for words in tokens], dtype=np.int64)
     known: defaultdict[str, int] = defaultdict(count().__next__)
     codes = np.fromiter(map(known.__getitem__, chain.from_iterable(tokens)), np.int64, int(lengths.sum()))
@@ -85,7 +69,7 @@ def counted(texts: Sequence[str]) -> Counted:
 
 def records(segment: int, field: str, counts: Counted) -> bytes:
     """The rows of a segment, whose entries follow each other from row ``segment`` on, for a binary COPY."""
-    norms = np.searchsorted(NORMS, counts.lengths, side="right") - 1
+    norms = norm_codes(counts.lengths)
     offsets = counts.place + segment % BLOCK
     numbers = offsets | np.minimum(counts.times, MOST) << 16 | norms[counts.place] << 24
     data = numbers.astype("<u4").tobytes()

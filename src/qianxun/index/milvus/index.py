@@ -1,0 +1,384 @@
+"""The index that lives in a Milvus server: vectors and words as dense and sparse vectors of one collection.
+
+Any number of processes may search an index, and one at a time writes it. `states` says what is stored and when it
+counts, docs/decisions/0021-milvus-index.md why.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from qianxun.core.errors import BadInput, BadSettings, IndexUnusable
+from qianxun.core.ports import Index, IndexBackend
+from qianxun.core.types import (
+    BM25,
+    EVERYTHING,
+    Bm25,
+    Filter,
+    IndexBatch,
+    IndexStamp,
+    Inventory,
+    Keys,
+    Ranking,
+    Scores,
+    TermCounts,
+    Terms,
+    Vector,
+    VectorField,
+)
+from qianxun.index.milvus import facts, keywords, states, terms, writing
+from qianxun.index.milvus import vectors as near
+from qianxun.index.milvus.check import check
+from qianxun.index.milvus.conditions import Condition
+from qianxun.index.milvus.server import Address, Milvus, Server
+from qianxun.index.milvus.states import CHUNKS, CONTENT, ENTRIES, QUESTION, State
+from qianxun.index.shared import (
+    CACHED_FILTERS,
+    Require,
+    check_filter,
+    closed,
+    latest,
+    require_model,
+    require_stamp,
+    require_vectors,
+    unusable,
+)
+
+log = logging.getLogger(__name__)
+
+PURGE_SECONDS = 20.0  # for which a reader may go on with a state that another has replaced
+FEW = 5_000  # vectors whose likeness is worked out anew after every batch; of more, after every fiftieth part
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """``exact_limit``: a build of so many vectors is searched exactly. ``gram_weight``: what a gram counts beside a
+    word. Rows that died are deleted after ``purge_seconds``."""
+
+    exact_limit: int
+    gram_weight: float
+    purge_seconds: float
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known about one build, for the searches that find it again."""
+
+    name: str
+    generation: int = -1
+    frequencies: terms.Frequencies = field(default_factory=terms.Frequencies)
+    values: facts.Values = field(default_factory=facts.Values)
+    allowed: dict[str, Condition] = field(default_factory=dict)  # of this generation
+    likeness: tuple[int, float] | None = None  # and as of which row
+
+
+class MilvusIndex:
+    """An `Index` in a server.
+
+    ``name`` is the collection it was opened with. Once that is current (``follows``), and another process puts one of
+    the same stamp in its place, this follows.
+    """
+
+    is_here = False
+
+    def __init__(self, server: Server, alias: str, name: str, state: State, options: Options, follows: bool) -> None:
+        self.base = state.base
+        self.name = name
+        self.follows = follows
+        self._server = server
+        self._alias = alias
+        self._stamp = state.stamp
+        self._options = options
+        self._known = Known(name)
+        self._guard = threading.Lock()  # of what is known
+        self._writer = writing.Writer(options.purge_seconds)
+        self._closed = False
+        server.hold()
+
+    @property
+    def stamp(self) -> IndexStamp:
+        return self._stamp
+
+    async def watermark(self) -> int:
+        return await self._read(lambda milvus, state: state.watermark)
+
+    async def apply(self, batch: IndexBatch) -> None:
+        entries = latest(batch.entries)
+        matrix = require_vectors([entry.vector for entry in entries if entry.vector is not None], self.stamp.dimension)
+
+        def work(milvus: Milvus) -> None:
+            state = self._state(milvus)
+            if 0 < batch.sequence < state.watermark:
+                return  # another process has applied it, and more
+            fence = state.fence
+            before = state.taken_over(fence)
+            frequencies = self._frequencies(milvus, state)
+            after = writing.apply(self._writer, milvus, self.name, before, batch, entries, matrix, frequencies)
+            states.save(milvus, self.name, after)
+            self._writer.is_clean = True
+            writing.forget_counts(milvus, self.name, before, after)
+
+        self._require_open()
+        await self._server.run(work)
+
+    async def nearest(
+        self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
+    ) -> Ranking:
+        require_model(self.stamp)
+        check_filter(where)
+        query = require_vectors([vector], self.stamp.dimension)[0]
+
+        def work(milvus: Milvus, state: State) -> Ranking:
+            allowed = self._allowed(milvus, state, where)
+            return near.nearest(milvus, self.name, state, query, limit, allowed, field)
+
+        return await self._read(work)
+
+    async def cosines(self, vector: Vector, keys: Keys) -> Scores:
+        query = require_vectors([vector], self.stamp.dimension)[0]
+
+        def work(milvus: Milvus, state: State) -> Scores:
+            if self.stamp.dimension == 0 or len(keys) == 0:
+                return np.full(len(keys), np.nan)
+            return near.cosines(milvus, self.name, state, query, keys)
+
+        return await self._read(work)
+
+    async def likeness(self) -> float:
+        """Made once for each state of a small build; of a large one, once a fiftieth of its rows has come anew."""
+
+        def work(milvus: Milvus, state: State) -> float:
+            rows = sum(end - start for start, end in state.epochs)
+            known = self._about(state)
+            if known.likeness is not None:
+                since = rows - known.likeness[0]
+                if since == 0 or (state.vectors[0] > FEW and since < state.vectors[0] // 50):
+                    return known.likeness[1]
+            known.likeness = (rows, near.likeness(milvus, self.name, state))
+            return known.likeness[1]
+
+        return await self._read(work)
+
+    async def match(
+        self,
+        terms: Terms,
+        limit: int,
+        where: Filter = EVERYTHING,
+        require: Require = "any",
+        bm25: Bm25 = BM25,
+    ) -> Ranking:
+        check_filter(where)
+
+        def work(milvus: Milvus, state: State) -> Ranking:
+            known = self._holding(milvus, state, terms)
+            search = keywords.Search(milvus, self.name, state, known, self._options.gram_weight, bm25)
+            return keywords.match(search, terms, limit, require, self._allowed(milvus, state, where))
+
+        return await self._read(work)
+
+    async def count(self, terms: Terms) -> TermCounts:
+        return await self._read(lambda milvus, state: keywords.count(state, self._holding(milvus, state, terms), terms))
+
+    async def inventory(self) -> Inventory:
+        def work(milvus: Milvus, state: State) -> Inventory:
+            found = list(near.windows(milvus, self.name, state, ENTRIES))
+            kinds = np.concatenate([np.empty(0, np.int64), *(kinds for kinds, _ in found)])
+            keys = np.concatenate([np.empty(0, np.int64), *(keys for _, keys in found)])
+            vectors: dict[VectorField, Keys] = {
+                "content": np.sort(keys[kinds == CONTENT]),
+                "question": np.sort(keys[kinds == QUESTION]),
+            }
+            return Inventory(np.sort(keys[np.isin(kinds, CHUNKS)]), vectors)
+
+        return await self._read(work)
+
+    async def check(self) -> None:
+        """Reads everything and compares it with the counts of when it was written. Raises IndexUnusable."""
+        await self._read(lambda milvus, state: check(milvus, self.name, state))
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._server.release_soon()
+
+    # ── one state ────────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self, work: Callable[[Milvus, State], Result]) -> Result:
+        """``work`` on one state; again where that took so long, or the build was replaced, that rows may be gone."""
+        self._require_open()
+
+        def once(milvus: Milvus) -> Result:
+            started = time.monotonic()
+            state = self._state(milvus)
+            name = self.name
+            try:
+                found = work(milvus, state)
+            except IndexUnusable:
+                if self._state(milvus).generation == state.generation and self.name == name:
+                    raise
+                return work(milvus, self._state(milvus))
+            if time.monotonic() - started < self._options.purge_seconds / 2:
+                return found
+            now = self._state(milvus)
+            return found if now.generation == state.generation and self.name == name else work(milvus, now)
+
+        return await self._server.run(once)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise closed()
+
+    def _state(self, milvus: Milvus) -> State:
+        """Of the build it was opened with or, where another process has switched to another one, of that."""
+        found = states.load(milvus, self._alias if self.follows else self.name)
+        if found is None:
+            raise unusable("已被删除")
+        name, state = found
+        if name != self.name:
+            require_stamp(state.stamp, self._stamp)
+            self.name, self._writer = name, writing.Writer(self._options.purge_seconds)
+        return state
+
+    def _about(self, state: State) -> Known:
+        with self._guard:
+            if self._known.name != self.name:
+                self._known = Known(self.name)
+            if self._known.generation != state.generation:
+                self._known.generation = state.generation
+                self._known.allowed = {}
+            return self._known
+
+    def _frequencies(self, milvus: Milvus, state: State) -> terms.Frequencies:
+        known = self._about(state)
+        with self._guard:
+            known.frequencies = known.frequencies.follow(milvus, self.name, state)
+            return known.frequencies
+
+    def _holding(self, milvus: Milvus, state: State, asked: Terms) -> dict[int, int]:
+        """In how many chunks each of these terms occurs."""
+        known = self._about(state)
+        with self._guard:
+            known.frequencies = known.frequencies.follow(milvus, self.name, state)
+            return {term: known.frequencies.of(term) for term in keywords.coordinates(asked)}
+
+    def _allowed(self, milvus: Milvus, state: State, where: Filter) -> Condition:
+        """What a filter asks of a row, from a small cache."""
+        known, key = self._about(state), repr(where)  # not the filter itself: to a dict 1 and True are one
+        with self._guard:
+            cache = known.allowed
+            if key not in cache:
+                if len(cache) >= CACHED_FILTERS:
+                    cache.clear()
+                cache[key] = facts.condition(where, facts.Reading(milvus, self.name, state, known.values))
+            return cache[key]
+
+
+class MilvusBackend:
+    """An `IndexBackend` among the collections of a server whose names begin alike."""
+
+    def __init__(self, server: Server, prefix: str, options: Options) -> None:
+        self._server = server
+        self._prefix = prefix
+        self._options = options
+
+    async def open(self, knowledge_base: int, stamp: IndexStamp) -> MilvusIndex:
+        def work(milvus: Milvus) -> tuple[str, State]:
+            milvus.require_sparse()
+            found = states.load(milvus, states.alias_of(self._prefix, knowledge_base))
+            if found is None:
+                raise unusable("还没有建立")
+            require_stamp(found[1].stamp, stamp)
+            return found
+
+        return await self._opened(knowledge_base, work, follows=True)
+
+    async def build(self, knowledge_base: int, stamp: IndexStamp) -> MilvusIndex:
+        def work(milvus: Milvus) -> tuple[str, State]:
+            milvus.require_sparse()
+            name = states.new_build(self._prefix, knowledge_base)
+            state = self._successor(milvus, knowledge_base, stamp)
+            states.create(milvus, name, state)
+            return name, state
+
+        return await self._opened(knowledge_base, work, follows=False)
+
+    async def switch(self, knowledge_base: int, built: Index) -> None:
+        if not isinstance(built, MilvusIndex) or built.base != knowledge_base:
+            raise BadInput(f"这个索引不属于知识库 {knowledge_base}", hint="请传入同一后端 build() 的结果")
+        alias = states.alias_of(self._prefix, knowledge_base)
+
+        def work(milvus: Milvus) -> None:
+            if milvus.describe(built.name) is None:
+                raise unusable("要切换到的索引已被删除")
+            before = milvus.describe(alias)
+            milvus.set_alias(alias, built.name)
+            for name in states.builds_of(milvus, self._prefix, knowledge_base):
+                is_old = before is not None and name == before.name
+                if name != built.name and (is_old or states.is_forgotten(milvus, name)):
+                    milvus.drop(name)
+
+        await self._held(work)
+        built.follows = True
+
+    async def drop(self, knowledge_base: int) -> None:
+        def work(milvus: Milvus) -> None:
+            alias = states.alias_of(self._prefix, knowledge_base)
+            if milvus.describe(alias) is not None:
+                milvus.drop_alias(alias)
+            for name in states.builds_of(milvus, self._prefix, knowledge_base):
+                milvus.drop(name)
+
+        await self._held(work)
+
+    def _successor(self, milvus: Milvus, base: int, stamp: IndexStamp) -> State:
+        """An empty state that knows from its predecessor how many chunks there will be, and how long."""
+        try:
+            found = states.load(milvus, states.alias_of(self._prefix, base))
+        except IndexUnusable as error:
+            log.info("the index that is to be replaced cannot be read: %s", error)
+            found = None
+        return states.successor(base, stamp, None if found is None else found[1], self._options.exact_limit)
+
+    async def _held(self, work: Callable[[Milvus], Result]) -> Result:
+        self._server.hold()
+        try:
+            return await self._server.run(work)
+        finally:
+            await self._server.release_soon()
+
+    async def _opened(self, base: int, work: Callable[[Milvus], tuple[str, State]], *, follows: bool) -> MilvusIndex:
+        self._server.hold()
+        try:
+            name, state = await self._server.run(work)
+            alias = states.alias_of(self._prefix, base)
+            return MilvusIndex(self._server, alias, name, state, self._options, follows)
+        finally:
+            await self._server.release_soon()
+
+
+def create(
+    uri: str,
+    *,
+    user: str = "",
+    password: str = "",
+    prefix: str = "qianxun_index",
+    exact_limit: int = 50_000,
+    gram_weight: float = 0.5,
+    purge_seconds: float = PURGE_SECONDS,
+) -> IndexBackend:
+    """The backend in a server; see `Options` for what the numbers do."""
+    if not uri.startswith(("http://", "https://", "tcp://", "unix:")):
+        raise BadSettings(
+            f"不是 Milvus 的地址：{uri!r}", hint="设置 milvus.host 与 milvus.port，例如 localhost 与 19530"
+        )
+    options = Options(exact_limit, gram_weight, purge_seconds)
+    return MilvusBackend(Server(Address(uri, user, password)), states.check_prefix(prefix), options)
