@@ -12,6 +12,9 @@ of `QIANXUN_TEST_MYSQL_URL`.
 
 `postgres_server` and `mysql_server` are servers of the test's own, which it may stop and start again.
 
+`milvus` is a light Milvus for all tests of a worker, `milvus_server` one of the test's own. To run against a real one,
+where what they create stays: `QIANXUN_TEST_MILVUS=127.0.0.1:19530 python -m pytest tests/index tests/seeds -k milvus`.
+
 What the tests write lies in memory where the machine lends some (see `lent_memory`).
 """
 
@@ -30,7 +33,9 @@ from pathlib import Path
 import pytest
 
 from qianxun.records.database.open import open_database, sqlite_url
+from qianxun.testing import milvus as light_milvus
 from qianxun.testing import mysql
+from qianxun.testing.milvus import LightServer
 from qianxun.testing.postgres import (
     Server,
     create_database,
@@ -46,6 +51,7 @@ from tests.integration.emptied import empty
 
 POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
 MYSQL_URL = os.environ.get("QIANXUN_TEST_MYSQL_URL", "")
+MILVUS_ADDRESS = os.environ.get("QIANXUN_TEST_MILVUS", "")
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
 
 
@@ -215,4 +221,30 @@ def postgres_server(server_place: Path | None) -> Iterator[Server]:
     if reason := unavailable():
         pytest.skip(reason)
     with own_server(server_place) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def milvus() -> Iterator[LightServer]:
+    """Not to be stopped: an index has names of its own in it."""
+    if MILVUS_ADDRESS:
+        host, _, port = MILVUS_ADDRESS.rpartition(":")
+        yield LightServer(Path(), int(port), host)
+        return
+    if reason := light_milvus.unavailable():
+        pytest.skip(reason)
+    with light_milvus.own_server() as server:
+        yield server
+
+
+@pytest.fixture
+def milvus_uri(milvus: LightServer) -> str:
+    return milvus.uri
+
+
+@pytest.fixture
+def milvus_server() -> Iterator[LightServer]:
+    if reason := light_milvus.unavailable():
+        pytest.skip(reason)
+    with light_milvus.own_server() as server:
         yield server

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     )
     from qianxun.examples.schema import DEFAULT_TABLE_NAMES, GreetingExample, QAExample, QueryExample, RecordExample
     from qianxun.graph.context import assemble_graph_context
+    from qianxun.index.milvus.client import MilvusClient
     from qianxun.indexing.events import RAGIndexEventHandler
     from qianxun.indexing.knowledge_base import KnowledgeBaseManager
     from qianxun.ingest.chunk import ChunkSplitter
@@ -60,14 +61,14 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_TABLE_NAMES", "RETRIEVAL_CONFIG", "AnswerGenerator", "ChunkSplitter", "Client", "Document",
     "EmbeddingEngine", "Engine", "ExampleLibrary", "FlowState", "GraphBuilder", "GreetingExample",
-    "HybridRetriever", "HybridSearchEngine", "KnowledgeBaseManager", "Labels", "LayeredRetriever", "QAExample",
-    "QianxunError", "QueryExample", "RAGAnythingAdapter", "RAGIndexEventHandler", "RecordExample", "Reranker",
-    "ResultRanker", "RetrievalRequest", "RetrievalResult", "Retrieve", "Retriever", "SearchResult", "Settings",
-    "TextPreprocessor", "VectorDocument", "assemble_graph_context", "create_query_workflow", "format_for_prompt",
-    "format_retrieved_examples", "get_embedding_model", "import_from_excel", "insert_greeting_examples",
-    "insert_qa_examples", "insert_query_examples", "insert_record_examples", "make_retrieval_node",
-    "merge_and_rank_results", "multi_table_search", "open_blocking", "quality_filter", "rank_results",
-    "retrieval_node", "search_in_table", "search_tables", "search_texts", "search_with_fallback",
+    "HybridRetriever", "HybridSearchEngine", "KnowledgeBaseManager", "Labels", "LayeredRetriever", "MilvusClient",
+    "QAExample", "QianxunError", "QueryExample", "RAGAnythingAdapter", "RAGIndexEventHandler", "RecordExample",
+    "Reranker", "ResultRanker", "RetrievalRequest", "RetrievalResult", "Retrieve", "Retriever", "SearchResult",
+    "Settings", "TextPreprocessor", "VectorDocument", "assemble_graph_context", "create_query_workflow",
+    "format_for_prompt", "format_retrieved_examples", "get_embedding_model", "import_from_excel",
+    "insert_greeting_examples", "insert_qa_examples", "insert_query_examples", "insert_record_examples",
+    "make_retrieval_node", "merge_and_rank_results", "multi_table_search", "open_blocking", "quality_filter",
+    "rank_results", "retrieval_node", "search_in_table", "search_tables", "search_texts", "search_with_fallback",
     "vector_db_search", "vectorize_text",
 ]  # fmt: skip
 
@@ -105,6 +106,7 @@ _MODULES = {
     "examples.results": ("format_for_prompt", "format_retrieved_examples", "merge_and_rank_results", "quality_filter"),
     "examples.schema": ("DEFAULT_TABLE_NAMES", "GreetingExample", "QAExample", "QueryExample", "RecordExample"),
     "graph.context": ("assemble_graph_context",),
+    "index.milvus.client": ("MilvusClient",),
     "indexing.events": ("RAGIndexEventHandler",),
     "indexing.knowledge_base": ("KnowledgeBaseManager",),
     "ingest.chunk": ("ChunkSplitter",),

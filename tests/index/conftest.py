@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from qianxun.testing import milvus
 from qianxun.testing.postgres import create_database, drop_database
 
 
@@ -21,12 +20,3 @@ def index_url(postgres_maintenance_url: str) -> Iterator[str]:
 @pytest.fixture
 def schema() -> str:
     return f"index_{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture(scope="session")
-def milvus_uri() -> Iterator[str]:
-    """A light Milvus for all tests of a worker: an index has names of its own in it."""
-    if reason := milvus.unavailable():
-        pytest.skip(reason)
-    with milvus.own_server() as server:
-        yield server.uri

@@ -1,4 +1,4 @@
-"""Both indexes rank alike: the same keys, scores within a thousandth, whatever was added and removed before."""
+"""All indexes rank alike: the same keys, scores within a thousandth, whatever was added and removed before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qianxun.core.ports import Index
+from qianxun.core.ports import Index, IndexBackend
 from qianxun.core.types import (
     BM25,
     Attributes,
@@ -27,6 +27,7 @@ from qianxun.core.types import (
 )
 from qianxun.index import shared
 from qianxun.index.embedded import index as embedded
+from qianxun.index.milvus import index as milvus
 from qianxun.index.postgres import check as postgres_check
 from qianxun.index.postgres import index as postgres
 from qianxun.index.postgres import postings as postgres_postings
@@ -42,9 +43,9 @@ def entry_of(key: int, text: str, document: int | None = None) -> IndexEntry:
     return IndexEntry(key, document or key, index_words(text), index_grams(text), unit(key), attributes)
 
 
-async def both(folder: Path, url: str, schema: str) -> tuple[Index, Index]:
+async def both(folder: Path, other: IndexBackend) -> tuple[Index, Index]:
     made = []
-    for backend in (embedded.create(folder), postgres.create(url, schema=schema, dead_least=5)):
+    for backend in (embedded.create(folder), other):
         index = await backend.build(1, STAMP)
         await backend.switch(1, index)
         made.append(index)
@@ -61,15 +62,26 @@ def assert_alike(first: Ranking, second: Ranking) -> None:
 @needs_data
 def test_on_cmrc2018(tmp_path: Path, index_url: str, schema: str) -> None:
     """500 passages and 90 questions of the set; docs/decisions/0010-postgres-index.md has all of it."""
-    folder = DATA / "beir" / "cmrc2018"
-    texts = [json.loads(line)["text"] for line in _lines(folder / "corpus.jsonl", 500)]
-    questions = [json.loads(line)["text"] for line in _lines(folder / "queries.jsonl", 90)]
+    compare_on_cmrc2018(tmp_path, postgres.create(index_url, schema=schema, dead_least=5), 500, 90)
+
+
+@needs_data
+def test_milvus_on_cmrc2018(tmp_path: Path, milvus_uri: str, schema: str) -> None:
+    """docs/decisions/0021-milvus-index.md has all of it."""
+    compare_on_cmrc2018(tmp_path, milvus.create(milvus_uri, prefix=schema), 300, 30)
+
+
+def compare_on_cmrc2018(folder: Path, other: IndexBackend, passages: int, number: int) -> None:
+    cmrc = DATA / "beir" / "cmrc2018"
+    texts = [json.loads(line)["text"] for line in _lines(cmrc / "corpus.jsonl", passages)]
+    questions = [json.loads(line)["text"] for line in _lines(cmrc / "queries.jsonl", number)]
 
     async def story() -> None:
-        indexes = await both(tmp_path, index_url, schema)
+        indexes = await both(folder, other)
         for start in range(0, len(texts), 250):
-            batch = tuple(entry_of(key, texts[key]) for key in range(start, start + 250))
+            batch = tuple(entry_of(key, texts[key]) for key in range(start, min(start + 250, len(texts))))
             await asyncio.gather(*(index.apply(IndexBatch(start + 1, (), batch)) for index in indexes))
+        await other.switch(1, indexes[1])  # which puts it in order
         for number, question in enumerate(questions):
             where: Filter = (Eq("user_id", "用户1"), Not(Eq("user_id", "用户1")), Not(Eq("user_id", "")))[number % 3]
             assert_alike(*[await index.match(analyse_query(question), 30, where) for index in indexes])
@@ -138,11 +150,54 @@ def test_after_random_work_as_an_index_of_what_is_left(
     asyncio.run(story())
 
 
-def test_a_rounded_length_stands_for_the_lengths_below_the_next(tmp_path: Path, index_url: str, schema: str) -> None:
-    """Lengths are kept in a byte: exact up to 40, then ever coarser. Both round them alike."""
+def test_milvus_after_random_work_as_an_index_of_what_is_left(
+    tmp_path: Path, milvus_uri: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the chunks have become much longer than the first ones were, by which its vectors are weighed."""
+    monkeypatch.setattr(shared, "FREQUENT_LEAST", 10)
+    chance = random.Random(5)
 
     async def story() -> None:
-        indexes = await both(tmp_path, index_url, schema)
+        fresh = await embedded.create(tmp_path).build(1, STAMP)
+        backend = milvus.create(milvus_uri, prefix=schema, purge_seconds=0)
+        worked = await backend.build(1, STAMP)
+        await backend.switch(1, worked)
+        living: dict[int, IndexEntry] = {}
+        for sequence in range(1, 16):
+            removed = chance.sample(range(1, 20), 4)
+            texts = ["医保 报销"] if sequence == 1 else [some_text(chance) for _ in range(chance.choice((1, 4, 12)))]
+            entries = [
+                IndexEntry(100 * sequence + at, chance.choice(removed), text, text, None, Attributes("文档"))
+                for at, text in enumerate(texts)
+            ]
+            living = {key: held for key, held in living.items() if held.document not in removed}
+            living |= {entry.key: entry for entry in entries}
+            await worked.apply(IndexBatch(sequence, tuple(removed), tuple(entries)))
+        await fresh.apply(IndexBatch(1, (), tuple(living.values())))
+        await worked.check()
+        for number in range(30):
+            wanted = Terms(tuple(chance.sample(VOCABULARY, 3)), tuple(chance.sample(VOCABULARY, 4)))
+            bm25 = chance.choice((BM25, Bm25(1.5, 0.75), Bm25(0.6, 0.3)))
+            require = ("any", "all")[number % 2]
+            assert_alike(*[await index.match(wanted, 200, require=require, bm25=bm25) for index in (fresh, worked)])
+        await fresh.close()
+        await worked.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("name", ["postgres", "milvus"])
+def test_a_rounded_length_stands_for_the_lengths_below_the_next(
+    tmp_path: Path, name: str, schema: str, request: pytest.FixtureRequest
+) -> None:
+    """Lengths are kept in a byte: exact up to 40, then ever coarser. All round them alike."""
+    if name == "milvus":
+        other = milvus.create(request.getfixturevalue("milvus_uri"), prefix=schema)
+    else:
+        other = postgres.create(request.getfixturevalue("index_url"), schema=schema)
+
+    async def story() -> None:
+        indexes = await both(tmp_path, other)
         lengths = np.unique(np.geomspace(1, 5_000, 60).astype(int)).tolist()
         entries = tuple(
             IndexEntry(length, length, " ".join(["甲", *["乙"] * (length - 1)]), "", None, Attributes("文档"))

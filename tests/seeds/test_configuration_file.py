@@ -9,7 +9,8 @@ import pytest
 
 from qianxun.core.errors import BadSettings
 from qianxun.engine.settings import Settings, load
-from qianxun.engine.storage import index_backend
+from qianxun.engine.storage import index_backend, milvus_address
+from qianxun.index.milvus.index import MilvusBackend
 
 YAML = """
 rag:
@@ -70,9 +71,21 @@ def test_reranking_is_switched_on_and_off(
     assert loaded(tmp_path, "{}", **variables).search.rerank == expected
 
 
+@pytest.mark.parametrize(
+    ("host", "expected"), [("localhost", "http://localhost:19530"), ("https://db.cn/", "https://db.cn:19530")]
+)
+def test_the_section_says_where_the_index_is(tmp_path: Path, host: str, expected: str) -> None:
+    chosen = loaded(
+        tmp_path, YAML.replace("localhost", host) + "  index: {backend: milvus}\n", QIANXUN_MILVUS_USER="甲"
+    )
+    assert milvus_address(chosen) == {"uri": expected, "user": "甲", "password": ""}
+    assert isinstance(index_backend(chosen), MilvusBackend)
+
+
 def test_a_backend_that_there_is_not_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(BadSettings, match="Milvus"):
-        index_backend(loaded(tmp_path, YAML + "  index: {backend: milvus}\n"))
+    with pytest.raises(BadSettings, match="faiss") as refused:
+        index_backend(loaded(tmp_path, YAML + "  index: {backend: faiss}\n"))
+    assert "milvus" in refused.value.hint
 
 
 @pytest.mark.parametrize(

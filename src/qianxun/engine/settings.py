@@ -147,7 +147,7 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
-    backend: str = "embedded"  # or "postgres", with pgvector
+    backend: str = "embedded"  # or "postgres", with pgvector; or "milvus"
     url: str = field(default="", repr=False)  # of a PostgreSQL database for the index; "": that of the records
     exact_limit: int = 50_000  # up to so many vectors a base is searched exactly
     lease_seconds: float = 10.0  # after which a process takes over the indexing of another that shows no life
@@ -155,9 +155,9 @@ class IndexSettings:
 
 @dataclass(frozen=True, slots=True)
 class MilvusSettings:
-    """A Milvus server, for a backend of that name. None comes with this version: the section is read and shown."""
+    """A Milvus server, for the index backend of that name and for `qianxun.MilvusClient`."""
 
-    host: str = "localhost"
+    host: str = "localhost"  # https://… for a server that wants TLS
     port: int = 19530
     user: str = ""
     password: str = field(default="", repr=False)

@@ -23,7 +23,11 @@ log = logging.getLogger(__name__)
 
 SCHEMA = "qianxun_index"
 MILVUS = "milvus"
-INDEX_BACKENDS = {"embedded": "qianxun.index.embedded.index", "postgres": "qianxun.index.postgres.index"}
+INDEX_BACKENDS = {
+    "embedded": "qianxun.index.embedded.index",
+    "milvus": "qianxun.index.milvus.index",
+    "postgres": "qianxun.index.postgres.index",
+}
 
 
 def database_url(settings: Settings) -> str:
@@ -64,17 +68,14 @@ def index_backend(settings: Settings, database: str = "") -> IndexBackend:
         log.warning("设置里有 milvus，而 index.backend 是 %s：索引不在 Milvus 里", name)
     if name == "postgres":
         place: dict[str, Any] = {"url": section.url or settings.records.url, "schema": schema_for(settings, database)}
+    elif name == MILVUS:
+        place = {**milvus_address(settings), "prefix": schema_for(settings, database)}
     else:
         place = {"root": index_folder(settings, database)}
     if name in INDEX_BACKENDS or "." in name:
         created: IndexBackend = _module(INDEX_BACKENDS.get(name, name)).create(exact_limit=section.exact_limit, **place)
     elif name in plugins.names("index"):
         created = plugins.create("index", name, exact_limit=section.exact_limit, url=section.url, **place)
-    elif name == MILVUS:
-        raise BadSettings(
-            f"这个版本没有 Milvus 的索引后端（milvus.host {settings.milvus.host}）",
-            hint="index.backend 用 embedded 或 postgres；自己的 Milvus 客户端可交给 KnowledgeBaseManager",
-        )
     else:
         known = "、".join(sorted((*INDEX_BACKENDS, *plugins.names("index"))))
         raise BadSettings(f"没有名为 {name} 的索引后端", hint=f"可用：{known}，或写出带 create() 的模块全名")
@@ -92,6 +93,13 @@ def is_index_shared(settings: Settings) -> bool:
 def is_shared(settings: Settings) -> bool:
     """Whether any number of engines may work on the same records at once: records and index are on servers."""
     return bool(settings.records.url) and is_index_shared(settings)
+
+
+def milvus_address(settings: Settings) -> dict[str, str]:
+    """A host may be named with its protocol: ``https://…`` is a server that wants TLS."""
+    section = settings.milvus
+    host = section.host if "://" in section.host else f"http://{section.host}"
+    return {"uri": f"{host.rstrip('/')}:{section.port}", "user": section.user, "password": section.password}
 
 
 def open_cache(settings: Settings) -> tuple[Cache, SharedScores | None]:
@@ -120,7 +128,8 @@ def index_folder(settings: Settings, database: str = "") -> Path:
 
 
 def schema_for(settings: Settings, database: str = "") -> str:
-    """The schema of the index of these records: ids of bases are unique within one database only.
+    """The schema of the index of these records, or how the names of its collections begin: ids of bases are unique
+    within one database only.
 
     Tables that earlier records left in the same database are thus never taken for those of the present ones.
     """

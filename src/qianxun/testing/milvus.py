@@ -37,16 +37,17 @@ class LightServer:
 
     folder: Path
     port: int = 0
+    host: str = HOST
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
     def uri(self) -> str:
-        return f"http://{HOST}:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     def start(self) -> None:
         """Returns once it takes connections; at the address it had before, if it had one."""
-        said = self.folder / "port"
-        said.unlink(missing_ok=True)
+        port_file = self.folder / "port"
+        port_file.unlink(missing_ok=True)
         with (self.folder / "log").open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "qianxun.testing.milvus", str(self.folder), str(self.port)],
@@ -55,11 +56,11 @@ class LightServer:
                 stderr=output,
             )
         until = time.monotonic() + START_SECONDS
-        while not said.exists():
+        while not port_file.exists():
             if self.process.poll() is not None or time.monotonic() > until:
                 raise NoMilvus(f"milvus-lite 没有起来：{(self.folder / 'log').read_text(errors='replace')[-2000:]}")
             time.sleep(0.02)
-        self.port = int(said.read_text())
+        self.port = int(port_file.read_text())
 
     def stop(self) -> None:
         """As if it were killed, which it is."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from qianxun.core.errors import BadInput, BadSettings, IndexUnusable
+from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, LeaseLost
 from qianxun.core.ports import Index, IndexBackend
 from qianxun.core.types import (
     BM25,
@@ -53,6 +53,7 @@ from qianxun.index.shared import (
 
 log = logging.getLogger(__name__)
 
+SHARED = True  # by any number of processes
 PURGE_SECONDS = 20.0  # for which a reader may go on with a state that another has replaced
 FEW = 5_000  # vectors whose likeness is worked out anew after every batch; of more, after every fiftieth part
 
@@ -117,14 +118,13 @@ class MilvusIndex:
 
         def work(milvus: Milvus) -> None:
             state = self._state(milvus)
-            if 0 < batch.sequence < state.watermark:
-                return  # another process has applied it, and more
-            fence = state.fence
-            before = state.taken_over(fence)
+            before = state.taken_over(batch.fence)
+            if 0 < batch.sequence < state.watermark:  # another process has applied it, and more
+                return states.save(milvus, self.name, before) if before.fence != state.fence else None
             frequencies = self._frequencies(milvus, state)
             after = writing.apply(self._writer, milvus, self.name, before, batch, entries, matrix, frequencies)
             states.save(milvus, self.name, after)
-            self._writer.is_clean = True
+            self._writer.unclean = ()
             writing.forget_counts(milvus, self.name, before, after)
 
         self._require_open()
@@ -263,12 +263,12 @@ class MilvusIndex:
             known.frequencies = known.frequencies.follow(milvus, self.name, state)
             return known.frequencies
 
-    def _holding(self, milvus: Milvus, state: State, asked: Terms) -> dict[int, int]:
+    def _holding(self, milvus: Milvus, state: State, wanted: Terms) -> dict[int, int]:
         """In how many chunks each of these terms occurs."""
         known = self._about(state)
         with self._guard:
             known.frequencies = known.frequencies.follow(milvus, self.name, state)
-            return {term: known.frequencies.of(term) for term in keywords.coordinates(asked)}
+            return {term: known.frequencies.of(term) for term in keywords.coordinates(wanted)}
 
     def _allowed(self, milvus: Milvus, state: State, where: Filter) -> Condition:
         """What a filter asks of a row, from a small cache."""
@@ -283,7 +283,13 @@ class MilvusIndex:
 
 
 class MilvusBackend:
-    """An `IndexBackend` among the collections of a server whose names begin alike."""
+    """An `IndexBackend` among the collections of a server whose names begin alike.
+
+    It compares fences, though not in one transaction with a batch: what is written by one that was overtaken in between
+    is numbered so that nobody reads it.
+    """
+
+    compares_fences = True
 
     def __init__(self, server: Server, prefix: str, options: Options) -> None:
         self._server = server
@@ -317,16 +323,17 @@ class MilvusBackend:
         alias = states.alias_of(self._prefix, knowledge_base)
 
         def work(milvus: Milvus) -> None:
-            if milvus.describe(built.name) is None:
+            found = states.load(milvus, built.name)
+            if found is None:
                 raise unusable("要切换到的索引已被删除")
-            before = milvus.describe(alias)
-            milvus.set_alias(alias, built.name)
+            if found[1].contents:
+                milvus.flush(built.name)
+            old = self._replaced(milvus, alias, *found)
             for name in states.builds_of(milvus, self._prefix, knowledge_base):
-                is_old = before is not None and name == before.name
-                if name != built.name and (is_old or states.is_forgotten(milvus, name)):
+                if name != built.name and (name == old or states.is_forgotten(milvus, name)):
                     milvus.drop(name)
 
-        await self._held(work)
+        await self._run(work)
         built.follows = True
 
     async def drop(self, knowledge_base: int) -> None:
@@ -337,7 +344,26 @@ class MilvusBackend:
             for name in states.builds_of(milvus, self._prefix, knowledge_base):
                 milvus.drop(name)
 
-        await self._held(work)
+        await self._run(work)
+
+    def _replaced(self, milvus: Milvus, alias: str, name: str, state: State) -> str:
+        """Has the alias mean this build, and gives the one that it meant. Raises LeaseLost.
+
+        A build that was finished by one who had been overtaken is found by the fence of the other, also if that came
+        between the look and the change: the alias is then put back, and nothing has been dropped.
+        """
+        before = milvus.describe(alias)
+        if before is None:
+            milvus.set_alias(alias, name)
+            return ""
+        _require_later(milvus, before.name, state)
+        milvus.set_alias(alias, name)
+        try:
+            _require_later(milvus, before.name, state)
+        except LeaseLost:
+            milvus.set_alias(alias, before.name)
+            raise
+        return before.name
 
     def _successor(self, milvus: Milvus, base: int, stamp: IndexStamp) -> State:
         """An empty state that knows from its predecessor how many chunks there will be, and how long."""
@@ -348,7 +374,7 @@ class MilvusBackend:
             found = None
         return states.successor(base, stamp, None if found is None else found[1], self._options.exact_limit)
 
-    async def _held(self, work: Callable[[Milvus], Result]) -> Result:
+    async def _run(self, work: Callable[[Milvus], Result]) -> Result:
         self._server.hold()
         try:
             return await self._server.run(work)
@@ -363,6 +389,16 @@ class MilvusBackend:
             return MilvusIndex(self._server, alias, name, state, self._options, follows)
         finally:
             await self._server.release_soon()
+
+
+def _require_later(milvus: Milvus, current: str, built: State) -> None:
+    """Raises LeaseLost where the current build has seen a later fence than the one that is to take its place."""
+    try:
+        found = states.load(milvus, current)
+    except IndexUnusable:
+        return  # it is to be replaced because it cannot be read
+    if found is not None and 0 < built.fence < found[1].fence:
+        raise states.lease_lost(built.base)
 
 
 def create(

@@ -173,8 +173,8 @@ def _scores(search: Search, query: Weighed, found: Found) -> tuple[Scores, NDArr
     vectors = sparse.unpacked(b"".join(found.sparse))
     rows = np.repeat(np.arange(len(found)), [len(data) // 8 for data in found.sparse])
     places = np.minimum(np.searchsorted(query.terms, vectors.terms), len(query.terms) - 1)
-    asked = query.terms[places] == vectors.terms
-    rows, places, values = rows[asked], places[asked], vectors.values[asked].astype(np.float64)
+    is_wanted = query.terms[places] == vectors.terms
+    rows, places, values = rows[is_wanted], places[is_wanted], vectors.values[is_wanted].astype(np.float64)
     scores = np.zeros(len(found))
     then, now = sparse.usual_damping(search.state.averages), _damping(search)
     for field, lengths in enumerate((found.columns["words"], found.columns["grams"])):

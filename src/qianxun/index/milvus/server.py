@@ -11,18 +11,18 @@ import inspect
 import logging
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.errors import IndexUnusable, MissingExtra, QianxunError, RetrieverUnavailable
 from qianxun.core.types import Keys, Scores
-from qianxun.index.milvus.conditions import Condition
 from qianxun.index.shared import unusable
 
 log = logging.getLogger(__name__)
@@ -30,8 +30,21 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 Row = Mapping[str, Any]
 
+
+class Expression(Protocol):
+    """What a row has to be like."""
+
+    def bound(self) -> tuple[str, dict[str, Any]]:
+        """A template, and what is bound to its names."""
+
+    def written(self) -> str:
+        """The same with the values in their places."""
+
+
 THREADS: Final = 8
 CONNECT_SECONDS: Final = 5.0
+AGAIN_SECONDS: Final = 0.3  # after which a lost connection has been tried anew
+CHANNEL: Final = {"grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 200}
 READ_SECONDS: Final = 30.0
 WRITE_SECONDS: Final = 120.0
 MOST_HITS: Final = 16_384  # that Milvus gives at once, of a search or a query
@@ -77,7 +90,11 @@ class Milvus:
             from pymilvus import MilvusClient
 
             self._client = MilvusClient(
-                uri=address.uri, user=address.user, password=address.password, timeout=CONNECT_SECONDS
+                uri=address.uri,
+                user=address.user,
+                password=address.password,
+                timeout=CONNECT_SECONDS,
+                grpc_options=dict(CHANNEL),
             )
             self.version = str(self._client.get_server_version(timeout=CONNECT_SECONDS))
         self.is_light = self.version.startswith(LIGHT)
@@ -121,17 +138,33 @@ class Milvus:
         with our_errors():
             self._client.load_collection(name, timeout=WRITE_SECONDS)
 
+    def flush(self, name: str) -> None:
+        """Has the rows that came one by one indexed together: searches get quicker, nothing else changes."""
+        try:
+            with our_errors():
+                self._client.flush(name, timeout=WRITE_SECONDS)
+        except RetrieverUnavailable as error:
+            log.info("%s was not flushed, which Milvus will do by itself: %s", name, error)
+
     def describe(self, name: str) -> Described | None:
-        """A collection by its name or alias; None where there is none."""
+        """A collection by its name or alias; None where there is none.
+
+        Once more where the connection turns out to be lost: the server may have been restarted since it was used.
+        """
         with our_errors():
             try:
-                found = self._call("describe_collection", name, timeout=READ_SECONDS)
+                found = self._again("describe_collection", name, timeout=READ_SECONDS)
             except Exception as error:
                 if _code(error) in NOT_FOUND:
                     return None
                 raise
-        properties = found["properties"]
-        return Described(found["collection_name"], {str(key): str(value) for key, value in properties.items()})
+        properties = {str(key): str(value) for key, value in found["properties"].items()}
+        return Described(found["collection_name"], properties)
+
+    def schema(self, name: str) -> list[dict[str, Any]]:
+        """The fields of a collection, each with its ``name`` and ``params``."""
+        with our_errors():
+            return list(self._call("describe_collection", name, timeout=READ_SECONDS)["fields"])
 
     def names(self) -> list[str]:
         with our_errors():
@@ -141,12 +174,14 @@ class Milvus:
         with our_errors():
             self._client.drop_collection(name, timeout=WRITE_SECONDS)
 
-    def set_properties(self, name: str, properties: Mapping[str, str], removed: Sequence[str] = ()) -> None:
+    def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Durable when it returns, and seen by every describe that begins afterwards."""
         with our_errors():
             self._call("alter_collection_properties", name, dict(properties), timeout=WRITE_SECONDS)
-            if removed:
-                self._call("drop_collection_properties", name, list(removed), timeout=WRITE_SECONDS)
+
+    def drop_properties(self, name: str, keys: Sequence[str]) -> None:
+        with our_errors():
+            self._call("drop_collection_properties", name, list(keys), timeout=WRITE_SECONDS)
 
     def set_alias(self, alias: str, name: str) -> None:
         """Makes ``alias`` mean this collection and no other, at once."""
@@ -168,13 +203,18 @@ class Milvus:
             done = self._loaded(name, "insert_rows", name, [dict(row) for row in rows], timeout=WRITE_SECONDS)
             return int(done.timestamp or 0)
 
-    def delete(self, name: str, where: Condition) -> int:
+    def upsert(self, name: str, rows: Sequence[Row]) -> None:
+        """Rows whose ids are there already take their places."""
+        with our_errors():
+            self._loaded(name, "upsert_rows", name, [dict(row) for row in rows], timeout=WRITE_SECONDS)
+
+    def delete(self, name: str, where: Expression) -> int:
         with our_errors():
             text, values = self._expression(where)
             done = self._loaded(name, "delete", name, text, timeout=WRITE_SECONDS, **values)
             return int(done.timestamp or 0)
 
-    def query(self, name: str, where: Condition, fields: Sequence[str], since: int = 0) -> list[dict[str, Any]]:
+    def query(self, name: str, where: Expression, fields: Sequence[str], since: int = 0) -> list[dict[str, Any]]:
         """At most `MOST_HITS` rows that pass, in no order. ``since``: they include all that was written until then."""
         with our_errors():
             text, values = self._expression(where)
@@ -197,7 +237,7 @@ class Milvus:
         field: str,
         query: Any,
         limit: int,
-        where: Condition,
+        where: Expression,
         columns: Sequence[str],
         *,
         sparse: str = "",
@@ -223,9 +263,39 @@ class Milvus:
             )
         return _found(found[0], columns)
 
+    def search_rows(
+        self,
+        name: str,
+        field: str,
+        query: Any,
+        limit: int,
+        where: Expression | None,
+        fields: Sequence[str],
+        *,
+        params: Mapping[str, Any],
+    ) -> list[dict[str, Any]]:
+        """The nearest by cosine, best first, with their ``id``, ``distance`` and fields. Sees every earlier write."""
+        with our_errors():
+            text, values = self._expression(where) if where is not None else ("", {})
+            found = self._loaded(
+                name,
+                "search",
+                name,
+                field,
+                {"metric_type": "COSINE", "params": dict(params)},
+                limit,
+                data=[query],
+                expression=text,
+                output_fields=list(fields),
+                timeout=READ_SECONDS,
+                **_consistent(0),
+                **values,
+            )
+            return [{"id": hit["id"], "distance": hit["distance"], **hit["entity"]} for hit in found[0]]
+
     # ── calls ────────────────────────────────────────────────────────────────────────────────────
 
-    def _expression(self, where: Condition) -> tuple[str, dict[str, Any]]:
+    def _expression(self, where: Expression) -> tuple[str, dict[str, Any]]:
         if not self.binds:
             return where.written(), {}
         text, values = where.bound()
@@ -239,6 +309,16 @@ class Milvus:
             if _code(error) != NOT_LOADED:
                 raise
         self.load(name)
+        return self._call(call, *arguments, **options)
+
+    def _again(self, call: str, *arguments: Any, **options: Any) -> Any:
+        try:
+            return self._call(call, *arguments, **options)
+        except Exception as error:
+            if not _is_away(error):
+                raise
+            log.info("the connection to Milvus is lost, trying again: %s", error)
+        time.sleep(AGAIN_SECONDS)
         return self._call(call, *arguments, **options)
 
     def _call(self, call: str, *arguments: Any, **options: Any) -> Any:
@@ -346,6 +426,12 @@ def our_errors() -> Iterator[None]:
         raise _our_error(error) from error
 
 
+def _is_away(error: Exception) -> bool:
+    import grpc
+
+    return isinstance(error, grpc.Call) and error.code() == grpc.StatusCode.UNAVAILABLE
+
+
 def _code(error: Exception) -> int:
     code = getattr(error, "code", None)
     return code if isinstance(code, int) else -1
@@ -353,7 +439,8 @@ def _code(error: Exception) -> int:
 
 def _our_error(error: Any) -> QianxunError:
     code = _code(error)
-    words = " ".join(str(getattr(error, "message", "") or error).split())[:500]
+    details = error.details() if _is_away(error) else getattr(error, "message", "") or error
+    words = " ".join(str(details).split())[:500]
     if code in NOT_FOUND:
         return unusable(f"集合不见了（{words}）")
     if code in (1100, 6, 1101, 1804):

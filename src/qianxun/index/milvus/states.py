@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from qianxun.core.errors import BadSettings, IndexUnusable
+from qianxun.core.errors import BadSettings, IndexUnusable, LeaseLost
 from qianxun.core.types import IndexStamp
 from qianxun.index.milvus.conditions import Condition, among, between, either
 from qianxun.index.milvus.server import Milvus
@@ -36,8 +36,10 @@ CHUNKS: Final = (CONTENT, WORDED)
 ENTRIES: Final = (CONTENT, QUESTION, WORDED, UNVECTORED)
 STATE: Final = "qianxun.state."
 ABANDONED_SECONDS: Final = 86_400.0  # a build without writes for so long was abandoned
-EPOCH: Final = 1 << 40  # rows that one writer can number; a million million
-MOST_EPOCHS: Final = 8
+FENCE_ORIGIN: Final = 1_600_000_000_000_000  # fences are microseconds, of this century
+FENCE_BITS: Final = 12  # rows that a writer can number for each microsecond until the next one comes: 4,096
+OWN_ROWS: Final = 1 << 20  # that no other writer numbers, also where the clock that gives fences stands still
+MOST_EPOCHS: Final = 16
 ARRAY_VALUES: Final = 4_096  # that an array of Milvus may hold
 TEXT_BYTES: Final = 65_535  # … and a VARCHAR, which counts bytes
 
@@ -86,14 +88,35 @@ class State:
         return replace(self, epochs=(*before, (start, end + number)))
 
     def taken_over(self, fence: int) -> State:
-        """With rows numbered anew by a writer that has another fencing number, and the oldest two epochs as one."""
-        if self.epochs and fence == self.fence:
+        """As one who writes with this fence finds it: rows are numbered where no other writer numbers any.
+
+        Raises LeaseLost where a later one has written.
+        """
+        if 0 < fence < self.fence:
+            raise lease_lost(self.base)
+        if self.epochs and fence in (0, self.fence):
             return self
-        epochs = (*self.epochs, (fence * EPOCH, fence * EPOCH))
-        epochs = tuple(epoch for at, epoch in enumerate(epochs) if epoch[0] < epoch[1] or at == len(epochs) - 1)
-        if len(epochs) > MOST_EPOCHS:
-            epochs = ((epochs[0][0], epochs[1][1]), *epochs[2:])
-        return replace(self, fence=fence, epochs=epochs)
+        first = max(first_row(fence), self.next_row + OWN_ROWS if self.epochs else 0)
+        filled = tuple(epoch for epoch in self.epochs if epoch[0] < epoch[1])
+        return replace(self, fence=fence, epochs=(*filled, (first, first)))
+
+    def unused(self) -> Condition | None:
+        """Between the oldest two epochs, where there are many: rows of writers that broke off."""
+        if len(self.epochs) <= MOST_EPOCHS:
+            return None
+        return between("id", self.epochs[0][1], self.epochs[1][0])
+
+    def with_fewer_epochs(self) -> State:
+        """The oldest two as one: what lies between them has been deleted."""
+        return replace(self, epochs=((self.epochs[0][0], self.epochs[1][1]), *self.epochs[2:]))
+
+
+def first_row(fence: int) -> int:
+    return max(fence - FENCE_ORIGIN, 0 if fence > FENCE_ORIGIN else fence) << FENCE_BITS
+
+
+def lease_lost(base: int) -> LeaseLost:
+    return LeaseLost(f"知识库 {base} 的索引已由另一个进程接手", hint="由它继续，这里什么也没有改")
 
 
 def encoded(state: State) -> dict[str, str]:
@@ -189,11 +212,20 @@ def load(milvus: Milvus, name: str) -> tuple[str, State] | None:
     return None if found is None else (found.name, decoded(found.properties))
 
 
-def save(milvus: Milvus, name: str, state: State) -> State:
-    """Writes the state, as that of the next generation: from now on it counts."""
+def save(milvus: Milvus, name: str, state: State) -> None:
+    """Writes the state, as that of the next generation: from now on it counts.
+
+    Raises LeaseLost where a later writer's does.
+    """
     state = replace(state, generation=state.generation + 1, touched=time.time())
     milvus.set_properties(name, encoded(state))
-    return state
+    found = milvus.describe(name)
+    if found is None:
+        raise unusable("已被删除")
+    if decoded(found.properties).fence > state.fence:
+        raise lease_lost(state.base)
+    if older := older_states(found.properties, state.fence):
+        milvus.drop_properties(name, older)
 
 
 def successor(base: int, stamp: IndexStamp, before: State | None, exact_limit: int) -> State:

@@ -19,7 +19,7 @@ from qianxun.index.milvus.states import (
     CHUNKS,
     CONTENT,
     ENTRIES,
-    EPOCH,
+    OWN_ROWS,
     QUESTION,
     REMOVED,
     UNVECTORED,
@@ -44,7 +44,7 @@ class Writer:
     """What one process that writes a build remembers between batches."""
 
     purge_seconds: float
-    is_clean: bool = False  # whether nothing lies beyond the rows of the state
+    unclean: tuple[tuple[int, int], ...] | None = None  # rows that may lie beyond those of the state; None: not known
     written: set[int] = field(default_factory=set)  # hashes of values of attributes
 
 
@@ -59,7 +59,7 @@ def apply(
     frequencies: terms.Frequencies,
 ) -> State:
     """The state afterwards, to be saved; what was inserted counts only then."""
-    _sweep(writer, milvus, name, state)
+    state = _swept(writer, milvus, name, state)
     state = _purge(writer, milvus, name, state)
     dying = _dying(milvus, name, state, batch.removed, entries)
     state = _without(state, dying)
@@ -73,7 +73,7 @@ def apply(
     values, hashes = facts.unwritten(_owners(entries), writer.written)
     others, state = _values(state, values)
     numbered = [{**row, "id": state.next_row + at} for at, row in enumerate([*rows, *counts, *others])]
-    writer.is_clean = False
+    writer.unclean = ((state.next_row, state.next_row + len(numbered)),)
     timestamp = state.timestamp
     for start in range(0, len(numbered), ROWS_AT_ONCE):
         timestamp = max(timestamp, milvus.insert(name, numbered[start : start + ROWS_AT_ONCE]))
@@ -90,11 +90,17 @@ def _owners(entries: Iterable[IndexEntry]) -> list[Attributes]:
 # ── what has to go ───────────────────────────────────────────────────────────────────────────────
 
 
-def _sweep(writer: Writer, milvus: Milvus, name: str, state: State) -> None:
-    """Deletes the rows of a batch that was never counted: the next ones are numbered as they were."""
-    if not writer.is_clean:
-        milvus.delete(name, between("id", state.next_row, (state.fence + 1) * EPOCH))
-        writer.is_clean = True
+def _swept(writer: Writer, milvus: Milvus, name: str, state: State) -> State:
+    """Deletes rows of batches that were never counted: where the next ones will be, and between epochs that have become
+    one. Another writer's rows are never among them."""
+    spans = writer.unclean if writer.unclean is not None else ((state.next_row, state.next_row + OWN_ROWS),)
+    for start, end in spans:
+        milvus.delete(name, between("id", start, end))
+    writer.unclean = ()
+    if (unused := state.unused()) is not None:
+        milvus.delete(name, unused)
+        state = state.with_fewer_epochs()
+    return state
 
 
 def _purge(writer: Writer, milvus: Milvus, name: str, state: State) -> State:
