@@ -29,6 +29,7 @@ from qianxun.core.ports import Index, IndexBackend
 from qianxun.core.types import Attributes, Eq, IndexBatch, IndexEntry, IndexStamp, Ranking, Terms, Vectors
 from qianxun.index.embedded import index as embedded
 from qianxun.index.milvus import index as milvus
+from qianxun.index.milvus import server as milvus_server
 from qianxun.index.postgres import index as postgres
 from qianxun.testing import milvus as light_milvus
 from qianxun.testing.postgres import create_database, own_server
@@ -189,6 +190,7 @@ def started(stack: ExitStack, options: argparse.Namespace) -> Iterator[Contender
         yield Contender("milvus", milvus.create(options.milvus, prefix="qianxun_bench"))
     elif "milvus" in options.only:
         light = stack.enter_context(light_milvus.own_server())
+        milvus_server.READ_SECONDS = milvus_server.WRITE_SECONDS = 1800.0  # type: ignore[misc]  # it takes its time
         assert light.process is not None
         yield Contender("milvus", milvus.create(light.uri, prefix="bench"), light.process.pid)
 

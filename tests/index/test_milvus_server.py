@@ -175,7 +175,7 @@ def test_of_two_states_that_of_the_later_writer_counts() -> None:
 def test_a_writer_that_was_overtaken_changes_nothing(
     milvus_uri: str, schema: str, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has looked at the fence, and is then paused before it writes its rows, or before the state that counts them."""
+    """It has looked at the fence, and is then paused before it writes its rows, or the state that counts them."""
 
     async def story() -> None:
         backend, other = backend_of(milvus_uri, schema), backend_of(milvus_uri, schema)
@@ -280,6 +280,27 @@ def test_another_process_follows_a_switch(milvus_uri: str, schema: str) -> None:
         await backend.drop(1)
         with pytest.raises(IndexUnusable):
             await other.open(1, STAMP)
+
+    run(story())
+
+
+def test_a_base_that_has_outgrown_exact_search_says_so_and_its_successor_has_a_graph(
+    milvus_uri: str, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        backend = backend_of(milvus_uri, schema, exact_limit=50)
+        index = await filled(backend)
+        for sequence in range(2, 5):
+            await index.apply(IndexBatch(sequence, (), tuple(entry(100 * sequence + at, at) for at in range(40))))
+        assert [record.levelname for record in caplog.records if "rebuild" in record.message] == ["WARNING"]
+        built = await backend.build(1, STAMP)
+        await built.apply(IndexBatch(4, (), tuple(entry(key, key) for key in range(1, 126))))
+        await backend.switch(1, built)
+        assert not (await index._read(lambda milvus, state: state)).exact
+        for wanted in range(1, 126, 9):
+            assert keys_of(await index.nearest(unit(wanted), 3))[0] == wanted
+        for each in (index, built):
+            await each.close()
 
     run(story())
 

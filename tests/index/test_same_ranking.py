@@ -66,9 +66,10 @@ def test_on_cmrc2018(tmp_path: Path, index_url: str, schema: str) -> None:
 
 
 @needs_data
-def test_milvus_on_cmrc2018(tmp_path: Path, milvus_uri: str, schema: str) -> None:
+@pytest.mark.parametrize(("passages", "number"), [(60, 6), pytest.param(400, 40, marks=pytest.mark.long)])
+def test_milvus_on_cmrc2018(tmp_path: Path, milvus_uri: str, schema: str, passages: int, number: int) -> None:
     """docs/decisions/0021-milvus-index.md has all of it."""
-    compare_on_cmrc2018(tmp_path, milvus.create(milvus_uri, prefix=schema), 300, 30)
+    compare_on_cmrc2018(tmp_path, milvus.create(milvus_uri, prefix=schema), passages, number)
 
 
 def compare_on_cmrc2018(folder: Path, other: IndexBackend, passages: int, number: int) -> None:

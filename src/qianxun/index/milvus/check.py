@@ -26,7 +26,7 @@ def check(milvus: Milvus, name: str, state: State) -> None:
     lengths = [0, 0]
     holders: Counter[int] = Counter()
     for start, end in spans(state, WINDOW):
-        found = milvus.query(name, state.of_kinds(*ENTRIES) & between("id", start, end), FIELDS, state.timestamp)
+        found = milvus.query(name, state.of_kinds(*ENTRIES) & between("serial", start, end), FIELDS, state.timestamp)
         rows = list({int(row["id"]): row for row in found}.values())
         kinds.update(int(row["kind"]) for row in rows)
         _vectors(rows, state.stamp.dimension)

@@ -125,6 +125,7 @@ class MilvusIndex:
             after = writing.apply(self._writer, milvus, self.name, before, batch, entries, matrix, frequencies)
             states.save(milvus, self.name, after)
             self._writer.unclean = ()
+            self._warn_of_growth(before, after)
             writing.forget_counts(milvus, self.name, before, after)
 
         self._require_open()
@@ -157,7 +158,7 @@ class MilvusIndex:
         """Made once for each state of a small build; of a large one, once a fiftieth of its rows has come anew."""
 
         def work(milvus: Milvus, state: State) -> float:
-            rows = sum(end - start for start, end in state.epochs)
+            rows = state.next_serial
             known = self._about(state)
             if known.likeness is not None:
                 since = rows - known.likeness[0]
@@ -232,6 +233,12 @@ class MilvusIndex:
             return found if now.generation == state.generation and self.name == name else work(milvus, now)
 
         return await self._server.run(once)
+
+    def _warn_of_growth(self, before: State, after: State) -> None:
+        """When a build that is searched exactly becomes too large for that. Its searches go on, ever slower."""
+        limit = self._options.exact_limit
+        if after.exact and max(before.vectors) <= limit < max(after.vectors):
+            log.warning("知识库 %s 的向量超过了 %s 个，检索会渐慢：qianxun rebuild 之后改用 HNSW", self.base, limit)
 
     def _require_open(self) -> None:
         if self._closed:

@@ -57,6 +57,7 @@ class State:
     timestamp: int = 0  # of the last write, by the server's clock
     touched: float = 0.0
     epochs: tuple[tuple[int, int], ...] = ()  # the rows that count: from, to below
+    next_serial: int = 0  # rows are numbered a second time, without gaps, to be read some at a time
     dead: tuple[tuple[float, tuple[int, ...]], ...] = ()  # … but for these, by when they died
     contents: int = 0
     words: int = 0
@@ -85,7 +86,7 @@ class State:
 
     def with_rows(self, number: int) -> State:
         *before, (start, end) = self.epochs
-        return replace(self, epochs=(*before, (start, end + number)))
+        return replace(self, epochs=(*before, (start, end + number)), next_serial=self.next_serial + number)
 
     def taken_over(self, fence: int) -> State:
         """As one who writes with this fence finds it: rows are numbered where no other writer numbers any.
@@ -174,7 +175,7 @@ def new_build(prefix: str, base: int) -> str:
 
 
 def fields(dimension: int) -> Sequence[Mapping[str, Any]]:
-    numbers = ("kind", "key", "document", "words", "grams", "check_sum")
+    numbers = ("serial", "kind", "key", "document", "words", "grams", "check_sum")
     return [
         {"name": "id", "type": "INT64", "is_primary": True, "auto_id": False},
         *({"name": name, "type": "INT64"} for name in numbers),
@@ -194,6 +195,7 @@ def indexes(exact: bool, is_light: bool) -> Mapping[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {
         "dense": {"index_type": "FLAT", "metric_type": "IP"} if exact else graph,
         "sparse": {"index_type": "SPARSE_INVERTED_INDEX", "metric_type": "IP"},
+        "serial": {"index_type": "INVERTED"},
         "key": {"index_type": "INVERTED"},
         "document": {"index_type": "INVERTED"},
     }

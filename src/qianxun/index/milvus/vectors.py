@@ -83,7 +83,7 @@ def windows(
     """The kinds and the keys of all rows of these kinds, some thousand at a time."""
     for start, end in spans(state, WINDOW):
         rows = milvus.query(
-            name, state.of_kinds(*kinds) & between("id", start, end), ("id", "kind", "key"), state.timestamp
+            name, state.of_kinds(*kinds) & between("serial", start, end), ("id", "kind", "key"), state.timestamp
         )
         table = {int(row["id"]): (int(row["kind"]), int(row["key"])) for row in rows}
         columns = np.array(list(table.values()), dtype=np.int64).reshape(-1, 2)
@@ -91,6 +91,6 @@ def windows(
 
 
 def spans(state: State, width: int) -> Iterator[tuple[int, int]]:
-    for start, end in state.epochs:
-        for first in range(start, end, width):
-            yield first, min(first + width, end)
+    """Of serial numbers."""
+    for first in range(0, state.next_serial, width):
+        yield first, min(first + width, state.next_serial)

@@ -72,7 +72,10 @@ def apply(
     counts, state = _counts(state, added, removed, frequencies)
     values, hashes = facts.unwritten(_owners(entries), writer.written)
     others, state = _values(state, values)
-    numbered = [{**row, "id": state.next_row + at} for at, row in enumerate([*rows, *counts, *others])]
+    numbered = [
+        {**row, "id": state.next_row + at, "serial": state.next_serial + at}
+        for at, row in enumerate([*rows, *counts, *others])
+    ]
     writer.unclean = ((state.next_row, state.next_row + len(numbered)),)
     timestamp = state.timestamp
     for start in range(0, len(numbered), ROWS_AT_ONCE):
