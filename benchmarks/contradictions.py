@@ -103,10 +103,10 @@ RIGHT: dict[str, Change] = {
 }
 
 
-def cases(name: str, count: int) -> Iterator[Case]:
+def cases(name: str, count: int, data: Path = DATA) -> Iterator[Case]:
     """For each kind as many as there are, at most ``count`` in all wrong and all right ones."""
     chance = random.Random(name)
-    passages = [json.loads(line) for line in (DATA / name / "corpus.jsonl").open(encoding="utf-8")]
+    passages = [json.loads(line) for line in (data / name / "corpus.jsonl").open(encoding="utf-8")]
     chance.shuffle(passages)
     made: Counter[str] = Counter()
     for passage in passages:
@@ -119,18 +119,18 @@ def cases(name: str, count: int) -> Iterator[Case]:
                 if made[kind] < count // len(kinds) and (text := make(sentence, chance)) and text.strip():
                     made[kind] += 1
                     yield Case(kind, text, (passage["text"],), is_right)
-    yield from references(name, count)
+    yield from references(name, count, data)
 
 
-def references(name: str, count: int) -> Iterator[Case]:
+def references(name: str, count: int, data: Path = DATA) -> Iterator[Case]:
     """What the authors of a set answer, beside the passages that they marked as evidence."""
-    questions = [json.loads(line) for line in (DATA / name / "queries.jsonl").open(encoding="utf-8")]
+    questions = [json.loads(line) for line in (data / name / "queries.jsonl").open(encoding="utf-8")]
     answers = {one["_id"]: one["answer"] for one in questions if one.get("answer")}
     if not answers:
         return
-    texts = {one["_id"]: one["text"] for one in map(json.loads, (DATA / name / "corpus.jsonl").open(encoding="utf-8"))}
+    texts = {one["_id"]: one["text"] for one in map(json.loads, (data / name / "corpus.jsonl").open(encoding="utf-8"))}
     gold: dict[str, list[str]] = {}
-    for line in (DATA / name / "qrels.tsv").read_text(encoding="utf-8").splitlines():
+    for line in (data / name / "qrels.tsv").read_text(encoding="utf-8").splitlines():
         query, passage, score = line.split("\t")[:3]
         if query in answers and passage in texts and score not in ("0", "score"):
             gold.setdefault(query, []).append(texts[passage])

@@ -39,6 +39,5 @@ def test_a_line_that_goes_on_with_the_one_before_comes_behind_it() -> None:
 
 def test_a_line_that_speaks_of_one_name_alone_does_not_answer() -> None:
     question = "丁一和戊三是什么关系"
-    assert AnswerGenerator().generate(question, PASSAGES).form == "extractive"
     assert "没有找到" in answered(question, names=("丁一", "戊三"))
     assert not AnswerGenerator().judge(question, AnswerContext(PASSAGES, tie=StatedTie(("丁一", "戊三"))))

@@ -15,10 +15,10 @@ SOURCE = Path(qianxun.__file__).parent
 USED = re.compile(r'"([a-z_]+(?:\.[a-z_]+)+)"')
 # By names that are put together: f"everyday.{idea}.cue"
 COMPOSED = re.compile(
-    r"everyday\..*|(?:where|when)\.(?:table|column)|label\.units\..*|superlative\.(?:top|ordinal)|table_type\..*|relation\..*"
+    r"everyday\..*|(?:where|when)\.(?:table|column)|label\.(?:units|question)\..*|superlative\.(?:top|ordinal)|table_type\..*|relation\..*"
 )
 MAPPINGS = {"label.words", "label.full", "label.forbidden", "superlative.about", "bound.unit_column"}
-MAPPINGS |= {"follow_up.types", "graph.asked_for"}
+MAPPINGS |= {"follow_up.types", "graph.asked_for", "label.same_unit"}
 
 
 def _names(value: Any, path: str = "") -> Iterator[str]:

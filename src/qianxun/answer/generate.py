@@ -9,26 +9,35 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from pathlib import PurePath
 from typing import Any, Final
 
 from qianxun.answer.assemble import Given, as_context
 from qianxun.answer.draft import LONGEST_REPLY, AnswerDraft, ReplyReader, as_events, source_of
 from qianxun.answer.extractive.extractive import Quoted, extract, extract_sides
-from qianxun.answer.extractive.sufficiency import Sufficiency, enough, read
+from qianxun.answer.extractive.sentence_scores import ScoredLine
+from qianxun.answer.extractive.sufficiency import Likeness, Sufficiency, enough, nearest, probable, read
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.answer.verify.sentence_check import declines
-from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, SourcesFound
+from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, Form, SourcesFound
 from qianxun.core.errors import BadModelReply, ModelError
 from qianxun.core.foreign import chat_model
 from qianxun.core.ports import ChatModel, never
 from qianxun.core.types import Degraded, Message
+from qianxun.question.question import read as read_question
 
 UNANSWERED: Final = "语言模型没能作答，也没有查阅资料。请稍后再试，或换一种检索方式（如 mix）。"
 _NO_MODEL: Final = "这里没有配置对话模型，不查资料就无法回答。请换一种检索方式（如 mix），或配置对话模型。"
 _TOO_LONG: Final = Degraded("model", f"模型的回复超过 {LONGEST_REPLY} 字，后面的没有读")
 _UNSUPPORTED: Final = Degraded("model", "模型的回复没有一句能由资料证实，改用资料原句")
 _SHOWN_QUESTION: Final = 80
+_SHOWN_LINE: Final = 200
+_NEW_PART: Final = "\n"
+_NEAREST: Final = "最接近的是："
+_NEAREST_IN_ENGLISH: Final = "What comes nearest: "
+_PROBABLE: Final = "资料没有直接这样说，可能在这里："
+_PROBABLE_IN_ENGLISH: Final = "The sources do not say so directly; probably here: "
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
@@ -40,6 +49,7 @@ class AnswerGenerator:
     sentence once it has been checked against its passages, and none that will be dropped: for callers that cannot take
     it back. ``llm`` may be a LangChain chat model. ``exact`` is given instead of the passages' own sentences: what a
     table's cells answer. ``style``: how answers are written; ``today``: the date that the model is told, if another.
+    ``likeness`` compares meanings where the words of question and passages differ.
     """
 
     llm: ChatModel | Any | None = None
@@ -47,6 +57,7 @@ class AnswerGenerator:
     exact: Answer | None = None
     style: str = ""
     today: date | None = None
+    likeness: Likeness | None = None
 
     def __post_init__(self) -> None:
         if self.llm is not None:
@@ -149,13 +160,50 @@ class AnswerGenerator:
         """Returns whether these passages can answer the question, and the answer of their own sentences; both read
         once."""
         given = as_context(context)
+        asked = read_question(query).parts
+        if asked and given.tie is None and given.passages:
+            return self._in_parts(query, asked, given)
         evidence = read(query, given.passages, given.tie)
         sufficiency = enough(evidence)
         if evidence.sides:
             missing = [side.name for side in evidence.sides if not side.scored]
             return sufficiency, _joined(extract_sides((side.query, side.scored) for side in evidence.sides), missing)
         quoted = extract(evidence.query, evidence.scored) if sufficiency else ()
-        return sufficiency, _joined(quoted) if quoted else declined(query)
+        if quoted:
+            return sufficiency, _joined(quoted)
+        likely = None if sufficiency else probable(evidence, self.likeness)
+        if likely is not None:
+            return sufficiency, _probably(query, likely)
+        return sufficiency, declined(query, nearest=nearest(evidence))
+
+    def _in_parts(self, query: str, asked: Sequence[str], given: AnswerContext) -> tuple[Sufficiency, Answer]:
+        """Each question of several, answered or declined on its own. Where none has an answer, all are declined."""
+        read_each = [(part, read(part, given.passages)) for part in asked]
+        enough_each = [enough(evidence) for _, evidence in read_each]
+        missing = [part for (part, _), sufficiency in zip(read_each, enough_each, strict=True) if not sufficiency]
+        fit = sum(sufficiency.fit for sufficiency in enough_each) / len(enough_each)
+        reason = f"资料没有讲到：{'、'.join(missing)}" if missing else ""
+        sufficiency = Sufficiency(len(missing) < len(asked), fit, reason)
+        if not sufficiency:
+            likely = [line for _, evidence in read_each if (line := probable(evidence, self.likeness))]
+            if likely:
+                return sufficiency, _probably(query, likely[0])
+            return sufficiency, declined(query, nearest=nearest(read_each[0][1]))
+        draft = AnswerDraft()
+        for at, (part, evidence) in enumerate(read_each):
+            draft.add(f"{_NEW_PART if at else ''}{quotable(part)}：")
+            if not enough_each[at]:
+                draft.add(f"{NOT_FOUND}相关内容。" if _HAN.search(query) else "not in the sources.")
+                continue
+            for quote in extract(evidence.query, evidence.scored):
+                numbers, _ = draft.number((quote.passage,))
+                draft.add(quote.shown.removeprefix("- "), numbers)
+        return sufficiency, draft.answer("extractive")
+
+    def decline(self, query: str, context: Given, reason: str = "") -> Answer:
+        """That the passages do not answer, with what comes nearest in them."""
+        given = as_context(context)
+        return declined(query, reason, nearest(read(query, given.passages, given.tie)))
 
     def _messages(
         self, query: str, given: AnswerContext, history: Sequence[Message], images: Sequence[str]
@@ -171,19 +219,46 @@ class AnswerGenerator:
         if answer.citations:
             return replace(answer, degraded=(_TOO_LONG,)) if reader.is_cut else answer
         if declines(answer.answer):
-            return replace(declined(query), flags=answer.flags)
+            return replace(self.decline(query, given), flags=answer.flags)
         return replace(self._extracted(query, given), flags=answer.flags, degraded=(_UNSUPPORTED,))
 
 
-def declined(query: str, reason: str = "") -> Answer:
-    """The answer that the sources do not say, in the language of the question; with the reason where it is known."""
+def declined(query: str, reason: str = "", nearest: ScoredLine | None = None) -> Answer:
+    """The answer that the sources do not say, in the language of the question; with the reason where it is known, and
+    with what comes nearest."""
     shown = " ".join(quotable(query).split())
     shown = f"{shown[:_SHOWN_QUESTION]}…" if len(shown) > _SHOWN_QUESTION else shown
-    if _HAN.search(query):
+    is_chinese = _HAN.search(query) is not None
+    if is_chinese:
         text = f"{NOT_FOUND}能回答“{shown}”的内容" if shown else f"{NOT_FOUND}能回答这个问题的内容"
-        return Answer(f"{text}：{quotable(reason)}。" if reason else f"{text}。", form="declined", reason=reason)
-    text = f"The sources do not answer “{shown}”" if shown else "The sources do not answer this question"
-    return Answer(f"{text}: {quotable(reason)}." if reason else f"{text}.", form="declined", reason=reason)
+        text = f"{text}：{quotable(reason)}。" if reason else f"{text}。"
+    else:
+        text = f"The sources do not answer “{shown}”" if shown else "The sources do not answer this question"
+        text = f"{text}: {quotable(reason)}." if reason else f"{text}."
+    if nearest is None:
+        return Answer(text, form="declined", reason=reason)
+    return replace(
+        _pointing(f"{text}\n{_NEAREST if is_chinese else _NEAREST_IN_ENGLISH}", nearest, "declined"), reason=reason
+    )
+
+
+def _probably(query: str, line: ScoredLine) -> Answer:
+    lead = _PROBABLE if _HAN.search(query) else _PROBABLE_IN_ENGLISH
+    return _pointing(lead, line, "probable")
+
+
+def _pointing(lead: str, scored: ScoredLine, form: Form) -> Answer:
+    """A sentence of the sources under its document and heading, cited."""
+    passage = scored.line.passage
+    headings = [str(one) for one in passage.metadata.get("headings") or ()][-1:]
+    place = " ".join(dict.fromkeys(quotable(one) for one in (PurePath(passage.doc_name).stem, *headings) if one))
+    text = " ".join(quotable(scored.line.text).split())
+    shown = f"{text[:_SHOWN_LINE]}…" if len(text) > _SHOWN_LINE else text
+    draft = AnswerDraft()
+    draft.add(lead)
+    numbers, _ = draft.number((passage,))
+    draft.add(f"（{place}）{shown}" if place else shown, numbers)
+    return draft.answer(form)
 
 
 def _joined(quoted: Sequence[Quoted], missing: Sequence[str] = ()) -> Answer:

@@ -78,8 +78,8 @@ async def _by_rules(state: AnswerState, context: AnswerContext) -> tuple[Grade, 
         return Grade(False, reason="没有检索到资料"), None
     sufficiency, answer = await asyncio.to_thread(AnswerGenerator().consider, state.question, context)
     best = max(passage.score for passage in context.passages)
-    grade = Grade(not answer.is_declined, best, sufficiency.fit, sufficiency.reason)
-    return grade, None if answer.is_declined else answer
+    grade = Grade(answer.is_sure, best, sufficiency.fit, sufficiency.reason)
+    return grade, answer if answer.is_sure else None
 
 
 def _read(reply: Mapping[str, Any]) -> tuple[frozenset[int], bool, str]:

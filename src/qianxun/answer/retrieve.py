@@ -19,6 +19,7 @@ from qianxun.core.layered_types import LayeredRecall, LayeredResult, TableAnswer
 from qianxun.core.limits import QUERY_LIMIT
 from qianxun.core.types import Chunk, Degraded, Found
 from qianxun.graph.modes import ModeRecall
+from qianxun.question.question import read as read_question
 from qianxun.records import chunks, tables
 
 REWORDED: Final = 0.9  # of the score of what the question itself did not find, or found worse
@@ -51,7 +52,13 @@ async def retrieved(answering: Answering, state: AnswerState) -> tuple[AnswerSta
 async def _searched(answering: Answering, state: AnswerState) -> ModeRecall:
     query = f"{state.wording} {state.given_words}".strip()[:QUERY_LIMIT]
     try:
-        return await answering.search(query, state.used_mode)
+        recall = await answering.search(query, state.used_mode)
+        # Each question of several finds its own; the whole would find what is between them.
+        for part in read_question(state.wording).parts:
+            own = await answering.search(part, state.used_mode)
+            found = merged(recall.results, own.results, answering.options.top_k)
+            recall = replace(recall, results=found, degraded=tuple(dict.fromkeys((*recall.degraded, *own.degraded))))
+        return recall
     except RecallFailed as error:
         if not state.asked:
             raise

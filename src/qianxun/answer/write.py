@@ -4,14 +4,15 @@ sources where none are needed; whole, or as it comes."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.answer.assemble import passage
 from qianxun.answer.draft import AnswerDraft, as_events
-from qianxun.answer.generate import UNANSWERED, AnswerGenerator, declined
+from qianxun.answer.extractive.sufficiency import Likeness
+from qianxun.answer.generate import UNANSWERED, AnswerGenerator
 from qianxun.answer.llm_step import call_model, stream_model, writer
 from qianxun.answer.state import Answering, AnswerState, TableLack, TableReply, context_of
 from qianxun.answer.verify.plain_text import quotable
@@ -106,10 +107,9 @@ class Writing:
         if is_overview(state):
             return overview(state)
         if state.lack is not None and self._is_only_source(state.lack):
-            return declined(state.question, state.lack.reason)
-        # The grade by rules comes from the same reading of the passages as an answer by rules would.
-        if state.grade is not None and not state.grade.is_enough:
-            return declined(state.question)
+            return self.generator.decline(state.question, self.context, state.lack.reason)
+        # The grade by rules comes from the same reading of the passages as an answer by rules would. Where it is not
+        # enough, they are read once more, by their meaning.
         return state.draft
 
     def _is_only_source(self, lack: TableLack) -> bool:
@@ -158,8 +158,20 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     context = AnswerContext() if state.is_direct else context_of(state, with_table=model is not None)
     exact = _from_cells(state.table) if state.table is not None and state.has_exact_answer else None
     style = str(answering.base.about.config.get("prompt") or "")
-    generator = AnswerGenerator(model, answering.only_checked, exact, style)
+    generator = AnswerGenerator(model, answering.only_checked, exact, style, likeness=_likeness(answering.base))
     return Writing(answering.base, state, generator, context, failed)
+
+
+def _likeness(base: OpenBase) -> Likeness | None:
+    """The base's own embedding model, where it runs on this machine: a service takes its time, and charges for it."""
+    model = base.model
+    if model is None or not hasattr(model, "token_vectors"):
+        return None
+
+    def alike(question: str, texts: Sequence[str]) -> list[float]:
+        return [float(value) for value in model.embed_passages(texts) @ model.embed_query(question)]
+
+    return alike
 
 
 def _canned(state: AnswerState, otherwise: str, in_english: str) -> str:

@@ -104,8 +104,10 @@ class Flag:
     reason: str
 
 
-Form: TypeAlias = Literal["model", "extractive", "table", "declined", "direct"]
-"""Who made an answer; ``declined``: the sources do not say; ``direct``: nothing was looked up (bypass, small talk)."""
+Form: TypeAlias = Literal["model", "extractive", "table", "probable", "declined", "direct"]
+"""Who made an answer; ``probable``: the sources probably say it where it points, and somebody should look there;
+``declined``: they do not say, and it shows what comes nearest; ``direct``: nothing was looked up (bypass, small talk).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,11 @@ class Answer:
     def with_notes(self) -> str:
         """The text and its notes, for readers who see nothing else."""
         return f"{self.answer}\n\n（{'；'.join(self.notes)}）" if self.notes else self.answer
+
+    @property
+    def is_sure(self) -> bool:
+        """Returns True if the sources say it: neither declined nor only probable."""
+        return self.form not in ("declined", "probable")
 
 
 # ── the same, as it comes ────────────────────────────────────────────────────────────────────────

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from qianxun.question.table_query import FILLER
-from qianxun.question.words import cue, entries, joined, listed
+from qianxun.question.words import cue, entries, joined, lay_words, listed
 from qianxun.text.chinese import STOP_WORDS, fold, plain_analyser
-from qianxun.text.figures import Day, Figure, Number, Share, figures
+from qianxun.text.figures import Clock, Day, Figure, Number, Share, figures
 
 AnswerKind: TypeAlias = Literal["fact", "explain", "comparison", "summary"]
 FigureKind: TypeAlias = Literal["time", "number"]
 Measure: TypeAlias = Literal["share", "money", "date", "time", "people", "age", "size"]
 
 _MEASURES: Final[Mapping[Measure, str]] = entries("label.words")
+_ASKED: Final[tuple[Measure, ...]] = tuple(entries("label.question"))
 _LABEL_AT_END: Final = re.compile(  # the label that is asked for, not one that is only spoken of: 费用 of 费用由谁承担
     f"(?:{'|'.join(f'(?P<{measure}>{words})' for measure, words in _MEASURES.items())})"
     "(?:大概|大约|一般|通常|最高|最低)?(?:会?是|为|达到?|有|在|要)?"
@@ -25,12 +26,15 @@ _LABEL_AT_END: Final = re.compile(  # the label that is asked for, not one that 
 _SHORT_FORM: Final = re.compile("(?:能|可以?|要|会|得|该|需)?(.)")
 _ANSWER_NAME: Final = re.compile("[^,，。；;？?!！、:：的了在于是为和与及]{1,6}")
 _LABEL_SHARE: Final = 0.3
+_VERB_SHARE: Final = 0.6  # a text often says what is done in another word: 丢了 and 遗失
+_SLIGHT_SHARE: Final = 0.3  # of words that are seldom repeated: 最多, 每个, 打
 _PHRASE_SHARE: Final = 0.5  # of words side by side: 总 and 负债 are not yet 总负债
 _LONGEST_PHRASE: Final = 4  # words
 _VERBAL: Final = frozenset(["v", "vd", "vi", "p", "d"])  # parts of speech
+_SLIGHT: Final = frozenset(["a", "ad", "c", "d", "df", "f", "m", "mq", "p", "q", "r", "u", "uj", "ul", "y", "z", "zg"])
 _PROPER: Final = ("nr", "ns", "nt", "nz")  # parts of speech
 _CODE: Final = re.compile(r"(?=.*[a-z])(?=.*\d)[a-z\d][a-z\d_./\-]*")  # ht-009
-_MEASURING: Final = re.compile("[总]?[量额数率值]$")
+_MEASURING: Final = re.compile("(?:总?[量额数率值]|罪)$")
 _SHORTEST_NAME: Final = 3
 _PARTS: Final = re.compile(r"[\s()（）《》〈〉【】\[\]_\-—:：,，、·|/]+")
 _RUNS_ON: Final = re.compile("[^\\W_的和与及在对于据合较比从由被把向为是]")
@@ -39,14 +43,29 @@ _RUNS_ON: Final = re.compile("[^\\W_的和与及在对于据合较比从由被�
 @dataclass(frozen=True, slots=True)
 class Term:
     """A word of the question. ``share``: its worth where it is found; a label is named in a text, not stated.
-    ``alike``: how else a text may write it. ``measure``: of the figure whose label it is, or ends in; ``bare`` is the
-    word without that label."""
+    ``alike``: how else a text may write it; ``formal``: how a document writes what is said in everyday words.
+    ``measure``: of the figure whose label it is, or ends in; ``bare`` is the word without that label."""
 
     text: str
     share: float = 1.0
     alike: tuple[str, ...] = ()
     measure: Measure | None = None
     bare: str = ""
+    formal: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()  # of a phrase, its words
+
+    @property
+    def is_slight(self) -> bool:
+        return self.share <= _SLIGHT_SHARE
+
+    @property
+    def is_main(self) -> bool:
+        """A thing that the question is about, or what is done with it."""
+        return self.share >= _VERB_SHARE
+
+    @property
+    def is_verb(self) -> bool:
+        return self.share == _VERB_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +137,12 @@ def figure_kinds(folded: str) -> frozenset[FigureKind]:
 
 
 def may_answer(figure: Figure, query: EvidenceQuery) -> bool:
-    """Returns True if a figure may be the one that is asked for; not if the question has it itself."""
-    if figure.written in query.figures:
+    """Returns True if a figure may be the one that is asked for; not if the question has it itself, nor the number of
+    an article."""
+    if figure.written in query.figures or figure.written.startswith("第"):
         return False
+    if isinstance(figure, Clock):
+        return "time" in query.needs
     if "time" in query.needs and (isinstance(figure, Day) or (isinstance(figure, Number) and _is_time(figure))):
         return True
     return "number" in query.needs and isinstance(figure, Number | Share)
@@ -133,17 +155,18 @@ def _is_time(figure: Number) -> bool:
 
 
 def figure_label(folded: str) -> tuple[str, Measure] | None:
-    """The label of the figure that a question ends in: 比例 of 住院报销比例是多少."""
+    """The label of the figure that a question asks for: 比例 of 住院报销比例是多少; or its question word: 多少钱."""
     found = _LABEL_AT_END.search(folded)
     if found is None:
-        return None
+        named = ((cue(f"label.question.{measure}").search(folded), measure) for measure in _ASKED)
+        return next(((match.group(), measure) for match, measure in named if match), None)
     return next((words, measure) for measure in _MEASURES if (words := found.group(measure)))
 
 
 def is_of(measure: Measure, figure: Figure) -> bool:
     if measure == "share":
         return isinstance(figure, Share)
-    if isinstance(figure, Day):
+    if isinstance(figure, Day | Clock):
         return measure in ("date", "time")
     return isinstance(figure, Number) and bool(re.fullmatch(joined(f"label.units.{measure}"), figure.unit))
 
@@ -212,21 +235,32 @@ def _terms(rest: str) -> tuple[Term, ...]:
         if (name := _ANSWER_NAME.match(rest, found.end()))
     }
     shares: dict[str, float] = {}
+    parts: dict[str, tuple[str, ...]] = {}
     run: list[str] = []
-    for segment in (*_segments(rest), ""):
+    for segment, tag in (*_tagged(rest), ("", "")):
         word = segment.strip()
+        share = 0.0
         if _is_term(word):
             is_label = word in listed("filler.seldom_stated") or any(
                 label.startswith(word) or label.endswith(word) for label in labels
             )
-            shares[word] = _LABEL_SHARE if is_label else 1.0
-            if not is_label:
-                run.append(word)
-                continue
+            share = _LABEL_SHARE if is_label else _share(word, tag)
+            shares[word] = share
+        if share >= _VERB_SHARE:
+            run.append(word)
+            continue
         if 1 < len(run) <= _LONGEST_PHRASE:
             shares["".join(run)] = _PHRASE_SHARE
+            parts["".join(run)] = tuple(run)
         run = []
-    return tuple(_term(word, share, rest) for word, share in shares.items())
+    return tuple(replace(_term(word, share, rest), parts=parts.get(word, ())) for word, share in shares.items())
+
+
+def _share(word: str, tag: str) -> float:
+    """What a word is worth: names of things most, then what is done with them, then how, when and how much."""
+    if word in listed("filler.slight") or tag in _SLIGHT or (len(word) == 1 and not tag.startswith("n")):
+        return _SLIGHT_SHARE
+    return _VERB_SHARE if tag in ("v", "vd", "vi") else 1.0
 
 
 def _runs(rest: str) -> tuple[tuple[str, ...], ...]:
@@ -246,10 +280,10 @@ def _proper(rest: str) -> frozenset[str]:
 
 
 def _term(word: str, share: float, rest: str) -> Term:
-    alike, label = other_forms(word, rest), figure_label(rest)
+    alike, label, formal = other_forms(word, rest), figure_label(rest), lay_words().get(word, ())
     if label is None or not word.endswith(label[0]):
-        return Term(word, share, alike)
-    return Term(word, share, alike, label[1], word.removesuffix(label[0]))
+        return Term(word, share, alike, formal=formal)
+    return Term(word, share, alike, label[1], word.removesuffix(label[0]), formal)
 
 
 def other_forms(word: str, folded: str) -> tuple[str, ...]:
@@ -269,25 +303,32 @@ def _answer_noun(label: str) -> str:
 
 
 def _segments(text: str) -> Iterator[str]:
-    """Segments without question words; 年 and 假 are 年假."""
-    pending = ""
-    for segment in plain_analyser().segments(cue("which.evidence").sub("，", text)):
-        if (
-            pending
-            and len(segment) == 1
-            and segment.isalpha()
-            and segment not in STOP_WORDS | listed("filler.evidence")
-        ):
-            yield pending + segment
-            pending = ""
-            continue
-        if pending:
-            yield pending
-        pending = segment if segment in ("年", "月", "日") else ""
-        if not pending:
-            yield segment
-    if pending:
-        yield pending
+    return (segment for segment, _ in _tagged(text))
+
+
+def _tagged(text: str) -> Iterator[tuple[str, str]]:
+    """Segments without question words, with their parts of speech; 年 and 假 are 年假.
+
+    What the segmenter only guesses to be a word (假能 of 年假能留到) is taken apart, and joined to what is before it
+    where that makes a word.
+    """
+    analyser = plain_analyser()
+    found: list[tuple[str, str]] = []
+    for segment, tag in analyser.tagged(cue("which.evidence").sub("，", text)):
+        is_guess = len(segment) == 2 and not segment.isascii() and not analyser.has_word(segment)
+        is_guess = (
+            is_guess and not tag.startswith(_PROPER) and any(mark in listed("filler.grammar") for mark in segment)
+        )
+        for part in segment if is_guess else (segment,):
+            before = found[-1][0] if found else ""
+            is_joined = len(part) == 1 and part.isalpha() and part not in STOP_WORDS | listed("filler.evidence")
+            if is_joined and (
+                before in ("年", "月", "日") or (is_guess and before.isalpha() and analyser.has_word(before + part))
+            ):
+                found[-1] = (before + part, "n")
+            else:
+                found.append((part, "v" if is_guess else tag))
+    return iter(found)
 
 
 def _is_term(word: str) -> bool:
@@ -297,6 +338,6 @@ def _is_term(word: str) -> bool:
 
 
 def stem(word: str) -> str:
-    """消耗 of 消耗量, 投资 of 投资总额: a text has it without what it is measured by."""
+    """消耗 of 消耗量, 投资 of 投资总额, 盗窃 of 盗窃罪: a text has it without what it is measured by or called."""
     bare = _MEASURING.sub("", word)
     return bare if len(bare) >= 2 else word

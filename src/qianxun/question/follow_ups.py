@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from qianxun.core.conversation import Turn
 from qianxun.core.limits import QUERY_LIMIT
-from qianxun.question.words import cue, entries, joined
+from qianxun.question.words import cue, entries, joined, listed
 from qianxun.text.chinese import STOP_WORDS, Analyser, fold
 
 
@@ -38,6 +38,7 @@ _TYPES: Final = tuple((type_, re.compile(words)) for type_, words in entries("fo
 _KNOWN_TYPES: Final = frozenset(type_ for type_, _ in _TYPES)
 _QUESTION_WORD: Final = cue("which.follow_up")
 _YEAR: Final = cue("when.year")
+_WHAT_ABOUT: Final = re.compile(r"那么?\s*([^的它他她其这那]{2,16})呢")  # another one in its place, also 那单位呢
 _BARE_LENGTH: Final = 8  # characters
 _LONGEST_QUESTION: Final = 500  # characters of an earlier one: a pasted page is none
 _LONGEST_REPLY: Final = 2000
@@ -63,6 +64,8 @@ def _resolved(query: str, last: str, reply: str, names: Names, analyser: Analyse
     if not last:
         return query
     text = query.strip().rstrip("?？!！。. ")
+    if (other := _WHAT_ABOUT.fullmatch(text)) and other[1] not in last:
+        return _instead(other[1], last, names, analyser)
     if (pronoun := _pronoun(text, names, analyser)) is not None:
         subject = _subject(last, reply, pronoun.group(), names, analyser)
         return _put(text, pronoun, subject) if subject else query
@@ -119,8 +122,24 @@ def _instead(other: str, last: str, names: Names, analyser: Analyser) -> str:
     known = [name for name in names(last) if name.type in _KNOWN_TYPES]
     kinds = {name.type for name in names(other)}
     same = [name for name in known if name.type in kinds] or known
-    start, end = (same[0].start, same[0].end) if same else _as_long(other, last, analyser)
+    start, end = (
+        (same[0].start, same[0].end) if same else _of_kind(other, last, analyser) or _as_long(other, last, analyser)
+    )
     return f"{last[:start]}{other}{last[end:]}"
+
+
+def _of_kind(other: str, last: str, analyser: Analyser) -> tuple[int, int] | None:
+    """The words that end as the other does: 一线城市 of 去一线城市出差, for 省会城市."""
+    own = [word for word, is_term in _segments(other, analyser) if is_term]
+    if len(own) < 2 or len(own[-1]) < 2:
+        return None
+    at, before = 0, -1  # where the term right before this word begins
+    for word, is_term in _segments(last, analyser):
+        if word == own[-1] and before >= 0:
+            return before, at + len(word)
+        before = at if is_term else -1
+        at += len(word)
+    return None
 
 
 def _as_long(other: str, last: str, analyser: Analyser) -> tuple[int, int]:
@@ -169,7 +188,9 @@ def _segments(text: str, analyser: Analyser) -> Iterator[tuple[str, bool]]:
         at += len(segment)
         yield (
             word,
-            segment not in STOP_WORDS and any(map(str.isalnum, segment)) and not _QUESTION_WORD.fullmatch(segment),
+            segment not in STOP_WORDS | listed("follow_up.idle")
+            and any(map(str.isalnum, segment))
+            and not _QUESTION_WORD.fullmatch(segment),
         )
 
 

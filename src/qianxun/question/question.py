@@ -10,6 +10,7 @@ from qianxun.core.answer_types import QuestionKind
 from qianxun.question import kinds
 from qianxun.question.evidence_query import EvidenceQuery, evidence_query
 from qianxun.question.graph_query import GraphQuery, graph_query
+from qianxun.question.parts import parts
 from qianxun.question.subjects import Subject, subjects
 from qianxun.question.table_query import TableQuery, TableSearchQuery, table_query, table_search_query
 from qianxun.text.chinese import Analyser, fold
@@ -47,6 +48,11 @@ class Question:
     def subjects(self) -> tuple[Subject, ...]:
         """The subjects of which it asks the same; empty where it asks of one."""
         return subjects(self.text)
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """The questions of which it is made, each complete by itself; empty where it is one."""
+        return parts(self.text)
 
     @cached_property
     def for_tables(self) -> TableQuery:

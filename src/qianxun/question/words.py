@@ -1,9 +1,10 @@
-"""The words by which questions are read: `words.toml`, parsed once."""
+"""The words by which questions are read: `words.toml` and `lay_words.txt`, parsed once."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,3 +33,15 @@ def cue(name: str) -> re.Pattern[str]:
 @cache
 def listed(name: str) -> frozenset[str]:
     return frozenset(entries(name).split())
+
+
+@cache
+def lay_words() -> Mapping[str, tuple[str, ...]]:
+    """Everyday words, and how documents write the same (`lay_words.txt`)."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in (Path(__file__).parent / "lay_words.txt").read_text(encoding="utf-8").splitlines():
+        spoken, is_entry, written = line.partition("=")
+        if is_entry and not line.startswith("#"):
+            for word in spoken.split():
+                found[word] = tuple(dict.fromkeys((*found.get(word, ()), *written.split())))
+    return found

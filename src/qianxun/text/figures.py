@@ -51,7 +51,15 @@ class Code:
     plain: str
 
 
-Figure: TypeAlias = Number | Share | Day | Code
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A time of day in minutes: 下午1点 is 13:00. ``minutes``: what it may be, where 上午 or 下午 is not said."""
+
+    written: str
+    minutes: tuple[int, ...]
+
+
+Figure: TypeAlias = Number | Share | Day | Code | Clock
 
 # ── units ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -78,8 +86,16 @@ _DATE: Final = re.compile(
     rf"(?<!\d)(?P<y>{_YEAR})年度?(?:\s?(?P<m>{_MONTH})月份?(?:\s?(?P<d>{_DAY})[日号])?)?"
     rf"|(?<![\d.])(?P<y2>[12]\d{{3}})(?P<sep>[-/.])(?P<m2>1[0-2]|0?[1-9])(?P=sep)(?P<d2>3[01]|[12]\d|0?[1-9])(?!\d)"
     rf"|(?<![\d.])(?P<y3>[12]\d{{3}})[-/](?P<m3>1[0-2]|0[1-9])(?![\d-])"
-    rf"|(?<![\d{_HAN}个.])(?P<m4>{_MONTH})月(?:份|(?P<d4>{_DAY})[日号])?"
+    rf"|(?<![\d{_HAN}个.])(?P<m4>{_MONTH})月(?!龄)(?:份|(?P<d4>{_DAY})[日号])?"
     rf"|(?<![\d{_HAN}.,])(?P<d5>{_DAY})[日号](?![均常内])"
+)
+_HOUR: Final = r"(?:2[0-4]|1\d|0?\d|二十[一二三四]?|十[一二三四五六七八九]?|[零一二两三四五六七八九])"
+_PERIOD: Final = "凌晨|清晨|早上|早晨|上午|中午|下午|傍晚|晚上|晚间|夜间|夜里|当晚|晚"
+_CLOCK: Final = re.compile(
+    rf"(?P<period>{_PERIOD})?\s?(?<![\d.:])(?P<hour>2[0-4]|1\d|0?\d):(?P<minute>[0-5]\d)(?::[0-5]\d)?(?![\d:])"
+    rf"|(?P<period2>{_PERIOD})\s?(?P<hour2>{_HOUR})[点时](?!\d+[项条个])(?:钟|整|(?P<half2>半)|(?P<minute2>[0-5]?\d)分?)?"
+    rf"|(?<![\d.第])(?P<hour3>{_HOUR})[点时](?:钟|整|(?P<half3>半)|(?P<minute3>[0-5]\d)分|(?=[以之]?[前后]|至|到|[-—~～]))"
+    rf"|(?<=[至到—~～-])\s?(?P<hour4>{_HOUR})[点时]"
 )
 _QUARTER: Final = re.compile(r"第?(?P<q>[一二三四1-4])季度?|(?<![a-z0-9])q(?P<q2>[1-4])(?![a-z0-9])")
 # 八成五 is 85%, but 八成一线员工 are 80% of them: nothing that it could belong to comes second it.
@@ -213,6 +229,32 @@ def _decimal(written: str) -> Decimal | None:
     return Decimal(f"{number}.{digits}") if digits else Decimal(number)
 
 
+def _clock(match: re.Match[str], text: str) -> Figure | None:
+    hour = _whole(match["hour"] or match["hour2"] or match["hour3"] or match["hour4"])
+    minute = match["minute"] or match["minute2"] or match["minute3"]
+    if hour is None:
+        return None
+    total = hour * 60 + (30 if match["half2"] or match["half3"] else int(minute or 0))
+    period = match["period"] or match["period2"] or _period_before(text, match.start())
+    if hour > 12:
+        return Clock(match.group(), (total,))
+    if not period:
+        return Clock(match.group(), (total, (total + 720) % 1440))
+    is_late = period in ("下午", "傍晚", "晚上", "晚间", "夜间", "夜里", "当晚", "晚") or (
+        period == "中午" and hour < 11
+    )
+    return Clock(match.group(), ((total + 720 if is_late and hour < 12 else total) % 1440,))
+
+
+_RANGE_BEFORE: Final = re.compile(rf"(?P<period>{_PERIOD})\s?[^，。；、\n]{{1,7}}?(?:-|–|—|~|～|至|到)+\s?\Z")
+
+
+def _period_before(text: str, at: int) -> str:
+    """下午2时至4时: what is said of the first time holds for the second."""
+    found = _RANGE_BEFORE.search(text[max(0, at - 14) : at])
+    return found["period"] if found else ""
+
+
 def _number(match: re.Match[str], text: str) -> Figure | None:
     digits = match["arabic"].replace(",", "")
     value = Decimal(digits)
@@ -258,6 +300,7 @@ def _chinese(match: re.Match[str], _: str) -> Figure | None:
 
 _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = (
     (_DATE, _date),
+    (_CLOCK, _clock),
     (_QUARTER, lambda hit, _: Number(hit.group(), (Decimal(_whole(hit["q"] or hit["q2"]) or 0),), "季度")),
     (_PARTS, _share),
     (_CODE, lambda hit, _: Code(hit.group(), re.sub(r"[\s/-]", "", hit.group()))),

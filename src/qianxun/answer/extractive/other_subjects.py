@@ -12,7 +12,7 @@ from itertools import groupby
 from qianxun.answer.extractive.sentence_scores import Line
 from qianxun.question.evidence_query import EvidenceQuery
 from qianxun.question.words import listed
-from qianxun.text.chinese import fold, plain_analyser
+from qianxun.text.chinese import plain_analyser
 
 SHORTEST = 3  # characters of a name with a modifier
 
@@ -41,7 +41,11 @@ def _subjects(query: EvidenceQuery, offered: Sequence[Line]) -> list[str]:
     """Nouns of the question that end in one character of their own weight: 足 of 糖尿病足, not 者 of 患者. A name that
     no dictionary has (电池 and 盒) is one where a line has it."""
     nouns = {word for word, tag in plain_analyser().tagged(query.folded) if tag == "n"}
-    written = [*nouns, *(run[0] + run[1] for run in query.runs if len(run) > 1 and len(run[1]) == 1)]
+    grammar = listed("filler.slight") | listed("filler.grammar")
+    written = [
+        *nouns,
+        *(run[0] + run[1] for run in query.runs if len(run) > 1 and len(run[1]) == 1 and run[1] not in grammar),
+    ]
     return [
         word
         for word in dict.fromkeys(written)
@@ -53,7 +57,7 @@ def _subjects(query: EvidenceQuery, offered: Sequence[Line]) -> list[str]:
 def _is_other(subject: str, line: Line) -> bool:
     if line.row is not None or subject[:-1] not in line.folded:
         return False
-    titles = [line.name, line.before, *(fold(str(title)) for title in line.passage.metadata.get("headings") or ())]
+    titles = [line.name, line.before, line.heading]
     return subject[-1] not in line.folded and not any(subject in title for title in titles)
 
 

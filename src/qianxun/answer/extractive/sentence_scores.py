@@ -6,22 +6,28 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Final
 
 from qianxun.answer.verify.grounding import Evidence, has_day
 from qianxun.core.answer_types import Passage
 from qianxun.question.evidence_query import EvidenceQuery, Measure, Term, is_change, is_of, may_answer, stem
+from qianxun.question.words import entries
 from qianxun.text.chinese import SENTENCE_END, fold
-from qianxun.text.figures import Day, Figure, Number, figures
+from qianxun.text.figures import Clock, Day, Figure, Number, figures
 from qianxun.text.synonyms import shipped
+from qianxun.text.writings import is_written_otherwise
 
 BEFORE: Final = 0.7  # what a term is worth that is in the sentence before
 NAMED: Final = 0.9  # … in the name of the document
 TOPIC: Final = 0.75  # … in the passage's first sentence
 AROUND: Final = 0.4  # … elsewhere in the passage
+HEADED: Final = 0.95  # … in the heading of its section
 ALIKE: Final = 0.9  # … for which there is a synonym
+FORMAL: Final = 0.85  # … that a document writes in other words than people say
 SHORT: Final = 0.8  # … for which there is a longer form
 FIGURED: Final = 0.85  # … for which there is a figure of its kind: 85% for 比例
+_SLIGHT_COUNT, _VERB_COUNT = 0.3, 0.1  # of the lines, at least, count as having such a word
 INFORMATIVE: Final = 0.5  # of the worth of the most informative term
 OTHER_TIME: Final = 0.55  # what a line about another time is worth
 OTHER_UNIT: Final = 0.75  # … of another unit than the question's
@@ -31,6 +37,10 @@ _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
 _NO_HEADING: Final = re.compile(r"[\d，。！？；、,.!?;|]")
 _SHORT_CLAUSE: Final = 12  # characters: it goes with the one before it
+_ITEM: Final = re.compile(
+    r"\s*(?:[（(][一二三四五六七八九十\d]{1,3}[)）]|[①-⑳]|\d{1,2}[、.．)）](?!\d)|[一二三四五六七八九十]{1,3}、|[-*•·–])\s*\S"
+)
+_OPENS: Final = re.compile(r"[：:]\s*$|(?:如下|下列|以下)[^。]{0,16}[。：:]?\s*$")
 _ROW: Final = re.compile(r"\s*\|.*\|\s*")
 _RULE: Final = re.compile(r"[\s|:\-–—+=]+")
 _PARTED: Final = re.compile(r"(?<!\\)\|")
@@ -52,6 +62,9 @@ class Line:
     at: int  # its place among all lines
     row: Row | None = None  # of a table: its text has the values with their columns
     setting: str = ""  # of a row: the document's name and the text around the table, folded
+    heading: str = ""  # of the sections that it stands in, the innermost last, folded
+    opening: int = -1  # of an item: the place of the line that opens its list (有下列情形之一的：)
+    opened: str = ""  # … and that line, folded
 
     @property
     def is_row(self) -> bool:
@@ -69,6 +82,7 @@ class ScoredLine:
     fit: float
     is_own: bool  # of a document that the question names, where it names one; a row: of the thing that it names
     is_timely: bool  # not of another time than the question's
+    has_figure: bool = True  # of the kind that is asked for, where one is
 
 
 def lines(passages: Sequence[Passage]) -> list[Line]:
@@ -77,17 +91,26 @@ def lines(passages: Sequence[Passage]) -> list[Line]:
     for passage in passages:
         before = first = ""
         around, name = fold(passage.text), fold(passage.doc_name)
-        titles = {name, *(fold(str(heading)) for heading in passage.metadata.get("headings") or ())}
+        headings = [fold(str(heading)) for heading in passage.metadata.get("headings") or ()]
+        titles = {name, PurePath(name).stem, *headings}
+        heading = "\n".join(headings)
         sentences = list(_sentences(passage.text))
+        opening, opened = -1, ""
         setting = "\n".join([*sorted(titles), *(fold(text) for _, text, row in sentences if row is None)])
         for start, text, row in sentences:
             folded = fold(text)
             is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text)
             if folded in titles or (is_heading and row is None):
+                heading = heading if folded in titles else "\n".join((*headings, folded))
                 continue
             earlier = "" if row else before  # a row is complete by itself
             around_row = setting if row else ""
-            found.append(Line(text, folded, earlier, first, around, name, passage, start, len(found), row, around_row))
+            is_item = row is None and _ITEM.match(text) is not None
+            opening, opened = (opening, opened) if is_item else (-1, "")
+            place = (passage, start, len(found), row, around_row, heading, opening, opened)
+            found.append(Line(text, folded, earlier, first, around, name, *place))
+            if row is None and not is_item and _OPENS.search(text):
+                opening, opened = len(found) - 1, folded
             before, first = folded, first or ("" if row else folded)
     return found
 
@@ -125,18 +148,21 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
     evidence = _evidence(offered)
     found = []
     for line in offered:
-        covered = sum(worth[term.text] * _term_coverage(term, line, query) for term in query.terms)
+        covered = sum(worth[term.text] * term_coverage(term, line, query) for term in query.terms)
         share = covered / whole if whole else wordless
         figure = _figure(query, line, worth)
         when = _when(query, line, evidence[line.passage.number], evidence[line.passage.doc_name])
-        found.append(ScoredLine(line, share * figure * when, _is_own(query, line), when > OTHER_TIME))
+        is_timely, has_figure = when > OTHER_TIME, figure > NOWHERE
+        found.append(ScoredLine(line, share * figure * when, _is_own(query, line), is_timely, has_figure))
     return found
 
 
 def _worth(query: EvidenceQuery, offered: Sequence[Line]) -> dict[str, float]:
     found = {}
     for term in query.terms:
-        count = sum(term.text in line.folded for line in offered)
+        count: float = sum(term.text in line.folded for line in offered)
+        # What is done, and how, is said in many ways: that no line has the word does not make it the rarest of all.
+        count = max(count, len(offered) * (_SLIGHT_COUNT if term.is_slight else _VERB_COUNT if term.is_verb else 0.0))
         rarity = math.log1p(len(offered) / max(count, 0.5))
         found[term.text] = term.share * rarity * (0.6 + 0.2 * min(len(term.text), 4))
     return found
@@ -147,25 +173,38 @@ def line_coverage(word: str, line: Line) -> float:
     here = coverage(word, line.folded)
     if here >= NAMED:
         return here
+    if line.heading and coverage(word, line.heading) >= SHORT:
+        return HEADED
+    if line.opened and coverage(word, line.opened) >= SHORT:
+        return NAMED
     if word in line.name:
         return NAMED
     around = AROUND if word in line.around else 0.0
     return max(here, around, BEFORE * coverage(word, line.before), TOPIC * coverage(word, line.first))
 
 
-def _term_coverage(term: Term, line: Line, query: EvidenceQuery) -> float:
+def term_coverage(term: Term, line: Line, query: EvidenceQuery) -> float:
     """How far a line covers a term of the question: has it, writes it otherwise, or has the figure it labels."""
     here = line_coverage(term.text, line)
     if any(other in line.folded for other in term.alike):
         here = max(here, ALIKE)
+    if here < FORMAL and _is_formal(term, line):
+        here = FORMAL
+    if term.parts and here < SHORT:
+        here = max(here, SHORT * min(line_coverage(part, line) for part in term.parts))
     if term.measure is None or here >= FIGURED or not _has_figure(term.measure, line, query):
         return here
     return max(here, FIGURED * (line_coverage(term.bare, line) if term.bare else 1.0))
 
 
+def _is_formal(term: Term, line: Line) -> bool:
+    """Returns True if a line, or its heading, writes an everyday word of the question as documents do."""
+    return any(other in text for other in term.formal for text in (line.folded, line.heading, line.opened))
+
+
 def _has_figure(measure: Measure, line: Line, query: EvidenceQuery) -> bool:
     """Returns True if a line that covers all the rest of a question has a figure of a kind, near some of that."""
-    rest = [term for term in query.terms if term.share == 1.0 and (term.bare or term.measure is None)]
+    rest = [term for term in query.terms if term.is_main and (term.bare or term.measure is None)]
     if not rest or any(_bare_coverage(term, line.folded) < SHORT and term.text not in line.name for term in rest):
         return False
     return any(
@@ -177,15 +216,18 @@ def _has_figure(measure: Measure, line: Line, query: EvidenceQuery) -> bool:
 
 
 def _bare_coverage(term: Term, text: str) -> float:
-    if any(other in text for other in term.alike):
+    if any(other in text for other in (*term.alike, *term.formal)):
         return ALIKE
     return coverage(term.bare or term.text, text)
 
 
 def coverage(word: str, text: str) -> float:
-    """How far a text has a word: itself, its stem, a synonym, or parts of it."""
+    """How far a text has a word: itself, its stem, a synonym, another writing (10年 for 十年, nianjia for 年假), or
+    parts of it."""
     if word in text:
         return 1.0
+    if is_written_otherwise(word, text):
+        return ALIKE
     if stem(word) in text or any(fold(synonym.word) in text for synonym in shipped().of(word)):
         return ALIKE
     if word.isascii():
@@ -218,10 +260,17 @@ def _figure(query: EvidenceQuery, line: Line, worth: dict[str, float]) -> float:
         if not fitting:
             continue
         here = CLAUSE if any(_bare_coverage(term, near) >= SHORT for term in terms) else SENTENCE
-        is_unit = not query.unit or any(figure.written.endswith(query.unit) for figure in fitting)
+        is_unit = not query.unit or any(_is_unit(query.unit, figure) for figure in fitting)
         is_kind = query.label is None or _is_kind(query.label, near, clause, fitting)
         best = max(best, here * (1.0 if is_unit else OTHER_UNIT) * (1.0 if is_kind else OTHER_KIND))
     return best
+
+
+def _is_unit(unit: str, figure: Figure) -> bool:
+    if isinstance(figure, Clock):
+        return unit == "点"
+    also = entries("label.same_unit").get(unit)
+    return figure.written.endswith(unit) or bool(also and re.search(f"(?:{also})$", figure.written))
 
 
 def _is_kind(label: tuple[str, Measure], near: str, clause: str, found: Sequence[Figure]) -> bool:
@@ -236,7 +285,7 @@ def _is_kind(label: tuple[str, Measure], near: str, clause: str, found: Sequence
 def _clauses(line: Line) -> Iterator[tuple[str, str]]:
     """A clause with its neighbourhood, and itself: what a colon leads to is about what is before it."""
     for parts in line.folded.split("；") if line.is_row else (line.folded,):
-        lead = before = ""
+        lead, before = line.heading, ""
         for clause in re.split("[,，;；]", parts):
             opened, colon, rest = clause.rpartition(":") if ":" in clause else clause.rpartition("：")
             lead = opened if colon else lead

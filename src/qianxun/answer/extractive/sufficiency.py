@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from qianxun.answer.extractive.extractive import REFERS_BACK
 from qianxun.answer.extractive.other_subjects import narrowed
 from qianxun.answer.extractive.sentence_scores import (
+    AROUND,
     SHORT,
     Line,
     ScoredLine,
@@ -17,6 +18,7 @@ from qianxun.answer.extractive.sentence_scores import (
     line_coverage,
     lines,
     score_lines,
+    term_coverage,
 )
 from qianxun.core.answer_types import Passage, StatedTie
 from qianxun.question.evidence_query import AnswerKind, EvidenceQuery, Term
@@ -29,6 +31,11 @@ COVERED: Final = 0.72  # of a subject's words in a line: more than by the senten
 BEST: Final = 4  # passages that may be ahead of the others
 FAR: Final = 0.25  # in score
 AHEAD: Final = 0.6  # what a point of score beyond that is worth
+PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
+LIKELY: Final = 0.4  # … of that, where the line also means nearly the same as the question
+ALIKE_MEANING: Final = 0.7  # cosine of a question and a line
+COMPARED: Final = 8  # lines whose meaning is compared
+_SHOWN: Final = 200  # characters of a line that are compared
 STATED: Final = 0.6  # the least fit of a line that states the relation; the rest is how well it fits
 _NAME_COVERED: Final = 0.9  # of a name, in a line about it
 _ENDING: Final = re.compile("(?<=..)(?:[省市区县]|公司|集团)$")  # 北京市 may be called 北京, 华为公司 华为技术
@@ -115,6 +122,49 @@ def enough(evidence: ReadEvidence) -> Sufficiency:
     return Sufficiency(False, fit, f"资料没有讲到：{missing}" if missing else "资料讲到了这些，但没有讲到所问的内容")
 
 
+Likeness: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
+"""How alike in meaning a question is to each of some texts, as a cosine."""
+
+
+def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> ScoredLine | None:
+    """The line that probably answers, where none surely does: it lacks little of the question, or means the same.
+
+    None where the question's time is another, the figure that it asks for is missing, or it is about something else.
+    """
+    least = ENOUGH[evidence.query.kind]
+    named = [
+        one for one in evidence.scored if one.is_own and one.is_timely and one.has_figure and one.line.text.strip()
+    ]
+    ordered = sorted(named, key=lambda one: -one.fit)[:COMPARED]
+    if evidence.subject or not ordered:
+        return None
+    if ordered[0].fit >= PROBABLE * least and _names_all(evidence.query, ordered[0].line):
+        return ordered[0]
+    near = [one for one in ordered if one.fit >= LIKELY * least]
+    if likeness is None or not near:
+        return None
+    alike = likeness(evidence.query.text, [_shown(one.line) for one in near])
+    best = max(range(len(near)), key=lambda at: alike[at])
+    return near[best] if alike[best] >= ALIKE_MEANING else None
+
+
+def _names_all(query: EvidenceQuery, line: Line) -> bool:
+    """Returns True if every thing that the question names is named in the line, or around it."""
+    things = [term for term in query.terms if term.share == 1.0 and not term.parts]
+    return all(term_coverage(term, line, query) >= AROUND for term in things)
+
+
+def nearest(evidence: ReadEvidence) -> ScoredLine | None:
+    """The line that comes nearest to an answer, however far that is."""
+    return max(evidence.scored, key=lambda one: (one.fit, one.line.passage.score, -one.line.at), default=None)
+
+
+def _shown(line: Line) -> str:
+    """A line with the heading of its section."""
+    heading = line.heading.rpartition("\n")[2]
+    return f"{heading}：{line.text[:_SHOWN]}" if heading and heading not in line.folded else line.text[:_SHOWN]
+
+
 def _fit(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> float:
     """Of the best line; of the best of every side, where several are compared."""
     if len(query.names) > 1:
@@ -131,8 +181,10 @@ def _usual_score(scored: Sequence[ScoredLine]) -> float:
 
 
 def _lead(scored: ScoredLine, usual: float) -> float:
-    """A search that found one passage far ahead of the others has found what is asked for, in whatever words."""
-    return AHEAD * max(0.0, scored.line.passage.score - usual - FAR) if scored.is_timely else 0.0
+    """A search that found one passage far ahead of the others has found what is asked for, in whatever words; not where
+    a figure is asked for, and the line has none."""
+    may_lead = scored.is_timely and scored.has_figure
+    return AHEAD * max(0.0, scored.line.passage.score - usual - FAR) if may_lead else 0.0
 
 
 # ── rows about another subject ───────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ from typing import Final
 from qianxun.answer.verify.arithmetic import is_computed
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import (
+    Clock,
     Code,
     Day,
     Figure,
@@ -114,10 +115,12 @@ def _misplaced(sentence: str, evidence: Evidence, query: str) -> list[Figure]:
 
 
 def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
-    if _verbatim(figure.written, evidence.plain):
+    if not isinstance(figure, Clock) and _verbatim(figure.written, evidence.plain):
         return True
     if isinstance(figure, Day):
         return has_day(figure, evidence)
+    if isinstance(figure, Clock):
+        return any(_same(figure, one) for one in evidence.figures)
     if isinstance(figure, Share):
         return any(value in evidence.shares or value in evidence.bare for value in figure.values)
     if isinstance(figure, Number) and not figure.unit and evidence.shares.intersection(figure.values):
@@ -278,6 +281,8 @@ def _shared(answer: frozenset[str], place: frozenset[str]) -> float:
 def _same(one: Figure, other: Figure) -> bool:
     if isinstance(one, Day) and isinstance(other, Day):
         return all(a is None or b is None or a == b for a, b in zip(_parts(one), _parts(other), strict=True))
+    if isinstance(one, Clock) and isinstance(other, Clock):
+        return not set(one.minutes).isdisjoint(other.minutes)
     if isinstance(one, Number) and isinstance(other, Number):
         return same_amount(one, other)
     if isinstance(one, Share | Number) and isinstance(other, Share | Number):
@@ -287,7 +292,7 @@ def _same(one: Figure, other: Figure) -> bool:
 
 def _rivals(one: Figure, other: Figure) -> bool:
     """Of one kind, and different."""
-    if isinstance(one, Day) and isinstance(other, Day):
+    if (isinstance(one, Day) and isinstance(other, Day)) or (isinstance(one, Clock) and isinstance(other, Clock)):
         return not _same(one, other)
     if isinstance(one, Number) and isinstance(other, Number):
         return measured(one.unit) == measured(other.unit) and not same_amount(one, other)

@@ -256,12 +256,12 @@ TOOLS: Final[Mapping[str, Tool]] = {
             "ask",
             "提问",
             "直接要一个回答：每句注明出处 [1]、[2]，sources 是它们所指的原文；"
-            "资料里没有就明说没有（is_answered 为 false）。"
+            "资料里没有就明说没有（is_answered 为 false），并指出最接近的地方；form 为 probable 时只是可能在那里。"
             "要转述结论、数字已核对过时用；要自己读资料再回答，用 retrieve 或 search。\n"
             "Get an answer whose sentences cite their sources; it says so where the documents do not tell.",
             AskArguments,
             _object("answer", "is_answered", "sources", answer=TEXT, is_answered={"type": "boolean"},
-                    sources=_list(SOURCE), reason=TEXT, degraded=DEGRADED,
+                    sources=_list(SOURCE), form=TEXT, reason=TEXT, degraded=DEGRADED,
                     knowledge_base=_object("id", "name", id=WHOLE, name=TEXT)),
             tools.ask,
             is_answer=True,

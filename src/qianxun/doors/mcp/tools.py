@@ -200,7 +200,8 @@ async def ask(collection: Collection, question: str, knowledge_base: str | int |
     answer = await collection.library.ask(base.id, question, trace_id=collection.trace_id)
     return {
         "answer": answer.answer,
-        "is_answered": not answer.is_declined,
+        "is_answered": answer.is_sure,
+        "form": answer.form,
         "sources": [_source(collection, base, source) for source in answer.sources],
         "knowledge_base": {"id": base.id, "name": base.name},
         **({"reason": answer.reason} if answer.reason else {}),

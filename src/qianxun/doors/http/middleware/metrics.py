@@ -32,7 +32,7 @@ LAYERS: Final = {"text": ("vector", "keyword", "expansion"), "table": ("structur
 PARTS: Final = (*ARM_NAMES, "rewrite", "rerank", "document", "structure", "semantic", "expansion", "depth", "answer")
 TABLE_ANSWERS: Final = ("sure", "declined")
 
-FORMS: Final = ("model", "extractive", "table", "declined", "direct")
+FORMS: Final = ("model", "extractive", "table", "probable", "declined", "direct")
 OUTCOMES: Final = ("done", "partial", "failed", "left")
 NODES: Final = ("analyze_query", "route_query", "retrieve", "grade_documents", "refine_query", "generate_answer")
 GRAPH_STAGES: Final = ("graph", "graph.surroundings", "graph.walk", "graph.context", "join")

@@ -1,0 +1,94 @@
+"""Other writings of a word: 10年 for 十年, nianjia or 年价 for 年假."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from typing import Final
+
+from qianxun.text.chinese import LEXICON, plain_analyser
+from qianxun.text.figures import Number, figures, same_amount
+
+_LATIN: Final = re.compile("[a-z]{4,24}")
+_FIGURED: Final = re.compile(r"[\d零〇一二两三四五六七八九十百千万亿]")
+_NUMBERED: Final = re.compile(r"[\d.,]+[^\d\s]{0,3}|[零〇一二两三四五六七八九十百千万亿]+[^\s，。；、]{0,2}")
+
+
+def is_written_otherwise(word: str, folded: str) -> bool:
+    """Returns True if a folded text has a word by its value or by its sound. A word of the dictionary is no misspelling
+    of another."""
+    if _FIGURED.search(word):
+        return _has_value(word, folded)
+    if _LATIN.fullmatch(word):
+        return any(_is_heard(sounds, folded) for sounds in _syllables(word))
+    if 2 <= len(word) <= 4 and not word.isascii() and not plain_analyser().has_word(word):
+        return _is_misspelt(word, folded)
+    return False
+
+
+# ── numbers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=4096)
+def _numbers(text: str) -> tuple[Number, ...]:
+    return tuple(one for one in figures(text) if isinstance(one, Number) and one.unit)
+
+
+def _has_value(word: str, folded: str) -> bool:
+    wanted = _numbers(word)
+    return (
+        len(wanted) == 1
+        and wanted[0].written == word
+        and any(same_amount(wanted[0], known) for known in _numbers(folded))
+    )
+
+
+# ── sounds ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def _sounds() -> dict[str, str]:
+    """Syllable → its characters."""
+    lines = (LEXICON / "sounds.txt").read_text(encoding="utf-8").splitlines()
+    return {sound: marks for sound, _, marks in (line.partition(" ") for line in lines if not line.startswith("#"))}
+
+
+@lru_cache(maxsize=1024)
+def _syllables(latin: str) -> tuple[tuple[str, ...], ...]:
+    """The ways in which letters are the sounds of two to four characters: nian jia."""
+    known = _sounds()
+    found: list[tuple[str, ...]] = []
+    begun: list[tuple[tuple[str, ...], str]] = [((), latin)]
+    while begun:
+        sounds, rest = begun.pop()
+        if not rest:
+            found += [sounds] if 2 <= len(sounds) <= 4 else []
+        elif len(sounds) < 4:
+            begun += [((*sounds, rest[:size]), rest[size:]) for size in range(1, 7) if rest[:size] in known]
+    return tuple(found)
+
+
+def _is_heard(sounds: tuple[str, ...], folded: str) -> bool:
+    """nianjia is also heard in 年休假."""
+    known = _sounds()
+    pattern = "[^\\W\\d_]?".join(f"[{re.escape(known[sound])}]" for sound in sounds)
+    return re.search(pattern, folded) is not None
+
+
+@cache
+def _by_character() -> dict[str, str]:
+    alike: dict[str, str] = {}
+    for marks in _sounds().values():
+        for mark in marks:
+            alike[mark] = alike.get(mark, "") + marks
+    return alike
+
+
+def _is_misspelt(word: str, folded: str) -> bool:
+    """One character is another of the same sound."""
+    alike = _by_character()
+    for at, mark in enumerate(word):
+        pattern = f"{re.escape(word[:at])}[{re.escape(alike.get(mark, mark))}]{re.escape(word[at + 1 :])}"
+        if any(plain_analyser().has_word(found) for found in re.findall(pattern, folded)):
+            return True
+    return False
