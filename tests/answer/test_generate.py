@@ -229,7 +229,8 @@ def test_to_close_the_stream_closes_the_models() -> None:
 def test_a_model_that_finds_nothing_declines(reply: str) -> None:
     answer = AnswerGenerator(Says(reply)).generate("今天天气如何？", CONTEXT)
     assert answer.is_declined
-    assert answer.sources == ()
+    assert answer.answer.startswith("资料中没有找到")
+    assert [source.number for source in answer.sources] == [1]  # what comes nearest
 
 
 def test_a_reply_of_which_nothing_is_cited_gives_way_to_the_passages() -> None:

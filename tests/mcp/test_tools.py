@@ -283,7 +283,8 @@ def test_a_question_is_answered_with_its_sources_or_not_at_all(tmp_path: Path) -
         assert source["document"]["id"] == f"{made.id}/制度/差旅.md"
         assert "380" in (await tools.fetch(held, source["id"]))["text"]
         unknown = await tools.ask(held, "量子纠缠是谁发现的", "制度")
-        assert (unknown["is_answered"], unknown["sources"]) == (False, [])
+        assert (unknown["is_answered"], unknown["form"]) == (False, "declined")
+        assert [source["number"] for source in unknown["sources"]] == [1]  # what comes nearest
         await base(engine, "另一个", markdown("a.md", "别的事。"))
         with pytest.raises(BadInput, match="另一个"):
             await tools.ask(held, "出差住宿每晚不超过多少元")

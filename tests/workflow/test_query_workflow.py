@@ -88,7 +88,7 @@ def test_a_question_that_nothing_answers_is_said_in_other_words_three_times_at_m
         question = {"query": "火星基地的驻留人数和氧气储备是多少？", "graph_id": "医学"}
         result = await create_query_workflow(engine).ainvoke(question)
         assert result["form"] == "declined"
-        assert result["sources"] == []
+        assert len(result["sources"]) == 1  # what comes nearest
         way = nodes(result)
         assert way[:4] == PLAIN_WAY[:4]
         assert 1 <= way.count("refine_query") <= 3

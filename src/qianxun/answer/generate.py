@@ -160,9 +160,9 @@ class AnswerGenerator:
         """Returns whether these passages can answer the question, and the answer of their own sentences; both read
         once."""
         given = as_context(context)
-        asked = read_question(query).parts
-        if asked and given.tie is None and given.passages:
-            return self._in_parts(query, asked, given)
+        questions = read_question(query).parts
+        if questions and given.tie is None and given.passages:
+            return self._in_parts(query, questions, given)
         evidence = read(query, given.passages, given.tie)
         sufficiency = enough(evidence)
         if evidence.sides:
@@ -176,23 +176,23 @@ class AnswerGenerator:
             return sufficiency, _probably(query, likely)
         return sufficiency, declined(query, nearest=nearest(evidence))
 
-    def _in_parts(self, query: str, asked: Sequence[str], given: AnswerContext) -> tuple[Sufficiency, Answer]:
+    def _in_parts(self, query: str, questions: Sequence[str], given: AnswerContext) -> tuple[Sufficiency, Answer]:
         """Each question of several, answered or declined on its own. Where none has an answer, all are declined."""
-        read_each = [(part, read(part, given.passages)) for part in asked]
-        enough_each = [enough(evidence) for _, evidence in read_each]
-        missing = [part for (part, _), sufficiency in zip(read_each, enough_each, strict=True) if not sufficiency]
-        fit = sum(sufficiency.fit for sufficiency in enough_each) / len(enough_each)
+        readings = [(part, read(part, given.passages)) for part in questions]
+        verdicts = [enough(evidence) for _, evidence in readings]
+        missing = [part for (part, _), sufficiency in zip(readings, verdicts, strict=True) if not sufficiency]
+        fit = sum(sufficiency.fit for sufficiency in verdicts) / len(verdicts)
         reason = f"资料没有讲到：{'、'.join(missing)}" if missing else ""
-        sufficiency = Sufficiency(len(missing) < len(asked), fit, reason)
+        sufficiency = Sufficiency(len(missing) < len(questions), fit, reason)
         if not sufficiency:
-            likely = [line for _, evidence in read_each if (line := probable(evidence, self.likeness))]
+            likely = [line for _, evidence in readings if (line := probable(evidence, self.likeness))]
             if likely:
                 return sufficiency, _probably(query, likely[0])
-            return sufficiency, declined(query, nearest=nearest(read_each[0][1]))
+            return sufficiency, declined(query, nearest=nearest(readings[0][1]))
         draft = AnswerDraft()
-        for at, (part, evidence) in enumerate(read_each):
+        for at, (part, evidence) in enumerate(readings):
             draft.add(f"{_NEW_PART if at else ''}{quotable(part)}：")
-            if not enough_each[at]:
+            if not verdicts[at]:
                 draft.add(f"{NOT_FOUND}相关内容。" if _HAN.search(query) else "not in the sources.")
                 continue
             for quote in extract(evidence.query, evidence.scored):

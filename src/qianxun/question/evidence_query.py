@@ -17,7 +17,7 @@ FigureKind: TypeAlias = Literal["time", "number"]
 Measure: TypeAlias = Literal["share", "money", "date", "time", "people", "age", "size"]
 
 _MEASURES: Final[Mapping[Measure, str]] = entries("label.words")
-_ASKED: Final[tuple[Measure, ...]] = tuple(entries("label.question"))
+_BY_QUESTION_WORD: Final[tuple[Measure, ...]] = ("money", "age", "time", "size", "people")
 _LABEL_AT_END: Final = re.compile(  # the label that is asked for, not one that is only spoken of: 费用 of 费用由谁承担
     f"(?:{'|'.join(f'(?P<{measure}>{words})' for measure, words in _MEASURES.items())})"
     "(?:大概|大约|一般|通常|最高|最低)?(?:会?是|为|达到?|有|在|要)?"
@@ -158,7 +158,7 @@ def figure_label(folded: str) -> tuple[str, Measure] | None:
     """The label of the figure that a question asks for: 比例 of 住院报销比例是多少; or its question word: 多少钱."""
     found = _LABEL_AT_END.search(folded)
     if found is None:
-        named = ((cue(f"label.question.{measure}").search(folded), measure) for measure in _ASKED)
+        named = ((cue(f"label.question.{measure}").search(folded), measure) for measure in _BY_QUESTION_WORD)
         return next(((match.group(), measure) for match, measure in named if match), None)
     return next((words, measure) for measure in _MEASURES if (words := found.group(measure)))
 

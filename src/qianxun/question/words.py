@@ -40,8 +40,8 @@ def lay_words() -> Mapping[str, tuple[str, ...]]:
     """Everyday words, and how documents write the same (`lay_words.txt`)."""
     found: dict[str, tuple[str, ...]] = {}
     for line in (Path(__file__).parent / "lay_words.txt").read_text(encoding="utf-8").splitlines():
-        spoken, is_entry, written = line.partition("=")
+        everyday, is_entry, written = line.partition("=")
         if is_entry and not line.startswith("#"):
-            for word in spoken.split():
+            for word in everyday.split():
                 found[word] = tuple(dict.fromkeys((*found.get(word, ()), *written.split())))
     return found

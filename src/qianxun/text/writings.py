@@ -20,7 +20,7 @@ def is_written_otherwise(word: str, folded: str) -> bool:
     if _FIGURED.search(word):
         return _has_value(word, folded)
     if _LATIN.fullmatch(word):
-        return any(_is_heard(sounds, folded) for sounds in _syllables(word))
+        return any(_has_sounds(sounds, folded) for sounds in _syllables(word))
     if 2 <= len(word) <= 4 and not word.isascii() and not plain_analyser().has_word(word):
         return _is_misspelt(word, folded)
     return False
@@ -68,7 +68,7 @@ def _syllables(latin: str) -> tuple[tuple[str, ...], ...]:
     return tuple(found)
 
 
-def _is_heard(sounds: tuple[str, ...], folded: str) -> bool:
+def _has_sounds(sounds: tuple[str, ...], folded: str) -> bool:
     """nianjia is also heard in 年休假."""
     known = _sounds()
     pattern = "[^\\W\\d_]?".join(f"[{re.escape(known[sound])}]" for sound in sounds)

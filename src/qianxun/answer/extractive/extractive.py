@@ -142,7 +142,7 @@ def _picked(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> list[ScoredL
 def _members(query: EvidenceQuery, ordered: Sequence[ScoredLine]) -> list[ScoredLine]:
     """The lines that state one member each of what is asked for: all that have every word of the question themselves.
     A single word beside no document's name is no statement; rows of tables are chosen otherwise."""
-    words = [term.text for term in query.terms if term.share == 1.0 and len(term.text) > 1]
+    words = [term.text for term in query.terms if term.is_main and not term.parts and len(term.text) > 1]
     found: list[ScoredLine] = []
     for one in ordered if words and len(words) + len(query.names) > 1 else ():
         states = not one.line.is_row and all(coverage(word, one.line.folded) >= _STATED for word in words)

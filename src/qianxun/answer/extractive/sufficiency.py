@@ -149,8 +149,8 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
 
 
 def _names_all(query: EvidenceQuery, line: Line) -> bool:
-    """Returns True if every thing that the question names is named in the line, or around it."""
-    things = [term for term in query.terms if term.share == 1.0 and not term.parts]
+    """Returns True if every thing that the question names, and what is done with it, is in the line or around it."""
+    things = [term for term in query.terms if term.is_main and not term.parts]
     return all(term_coverage(term, line, query) >= AROUND for term in things)
 
 
