@@ -127,9 +127,9 @@ def test_an_answer_is_a_completion_with_its_sources(at: Asking, model: str) -> N
 def test_what_the_sources_do_not_say_is_said_not_to_be_there(at: Asking) -> None:
     answer = at.ask([{"role": "user", "content": "火星基地的驻留人数是多少？"}], model="没有模型")
     assert "没有找到" in (answer.choices[0].message.content or "")
-    assert answer.choices[0].message.annotations == []
+    assert len(answer.choices[0].message.annotations or []) == 1  # what comes nearest
     assert answer.model_extra is not None
-    assert (answer.model_extra["sources"], answer.model_extra["form"]) == ([], "declined")
+    assert (len(answer.model_extra["sources"]), answer.model_extra["form"]) == (1, "declined")
 
 
 def test_the_conversation_reaches_the_model_and_an_applications_prompt_does_not(at: Asking) -> None:
