@@ -185,3 +185,19 @@ def test_a_configuration_that_cannot_work_is_refused_with_advice(handbook: Run, 
     assert handbook("kb", "show", "手册", "--json").json["config"] == before
     assert handbook("kb", "create", "新库", "--config", assignment).code == refused.code
     assert "新库" not in handbook("kb", "list").out
+
+
+def test_a_base_is_written_to_a_file_and_made_anew_from_it(handbook: Run, tmp_path: Path) -> None:
+    file = tmp_path / "手册.qianxun"
+    out = handbook("kb", "export", "手册", str(file), "--json").json
+    assert (out["documents"], out["bytes"]) == (2, file.stat().st_size)
+    assert handbook("kb", "export", "手册", str(file)).code == 2
+    made = handbook("kb", "import", str(file), "--name", "新手册", "--json").json
+    assert (made["name"], made["documents"], made["chunks"]) == ("新手册", 2, out["chunks"])
+    assert "旧手册" in handbook("kb", "clone", "手册", "旧手册").out
+    answers = [handbook("search", "发票", "--kb", name, "--json").json for name in ("手册", "新手册", "旧手册")]
+    texts = [[one["content"] for one in answer["chunks"]] for answer in answers]
+    assert texts[0] == texts[1] == texts[2] != []
+    file.write_bytes(file.read_bytes()[:-20])
+    refused = handbook("kb", "import", str(file), "--name", "坏")
+    assert (refused.code, "重新导出" in refused.err) == (1, True)

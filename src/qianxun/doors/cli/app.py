@@ -26,6 +26,7 @@ from qianxun.doors.cli.commands.mcp import mcp
 from qianxun.doors.cli.commands.models import app as models
 from qianxun.doors.cli.commands.search import search
 from qianxun.doors.cli.commands.serve import serve
+from qianxun.doors.cli.commands.transfer import clone, export_file, import_file
 from qianxun.doors.cli.commands.worker import worker
 from qianxun.doors.cli.i18n import Language, out, set_language, tr
 from qianxun.doors.cli.session import Session, refuse_url
@@ -110,6 +111,8 @@ def _address(url: str | None, data: str | None) -> str:
     return url.strip()
 
 
+for name, transfer in (("export", export_file), ("import", import_file), ("clone", clone)):
+    bases.command(name)(transfer)
 app.add_typer(bases, name="kb")
 for commands in (
     (add, search, ask, chat, texts, tables, show, delete, verify, rebuild),

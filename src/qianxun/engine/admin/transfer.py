@@ -1,0 +1,295 @@
+"""One knowledge base as a file, and back: documents, chunks, vectors, questions, settings, names that people merged.
+
+The file is JSON, a line each, compressed: first what it is, then a document a line, last how many there were and a
+checksum of all before. It is written and read as a stream. What can be derived (index, words, facts of the graph) is
+not in it. `export_base` and `import_base` are the functions to read first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import json
+import os
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from qianxun.core.codec.plain import plain, read
+from qianxun.core.errors import BadInput, Refused
+from qianxun.core.graph_types import Alias
+from qianxun.core.model_types import is_ref
+from qianxun.core.ports import nothing
+from qianxun.core.system.durable import sync
+from qianxun.core.types import Document, KnowledgeBase, Piece, Prepared, QAPair, Question, Submission, Vectors
+from qianxun.engine.engine import Engine
+from qianxun.records import documents, graph
+from qianxun.records.database.disk_errors import is_disk_full
+from qianxun.records.schema import (
+    ChunkRow,
+    DocumentRow,
+    PairRow,
+    PairVectorRow,
+    VectorRow,
+    VersionRow,
+)
+
+FORMAT: Final = "qianxun knowledge base"
+VERSION: Final = 1
+BATCH: Final = 200  # documents stored in one transaction
+VECTOR_TYPE: Final = np.dtype("<f4")
+
+Watch = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """What went into a file, or came out of it."""
+
+    knowledge_base: KnowledgeBase
+    documents: int
+    chunks: int
+
+
+# ── out ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def export_base(engine: Engine, knowledge_base: int, file: Path, watch: Watch = nothing) -> Transferred:
+    """Writes a base to a file, as it is at one moment; ``watch`` is called with the number of documents done.
+
+    The file appears under its name once it is whole and durable. Raises NotFound, and BadInput for a file that exists.
+    """
+    about = await engine.knowledge_base(knowledge_base)
+    counts = await asyncio.to_thread(_write_file, engine, about, file, watch)
+    return Transferred(about, *counts)
+
+
+def _write_file(engine: Engine, about: KnowledgeBase, file: Path, watch: Watch) -> tuple[int, int]:
+    if file.exists():
+        raise BadInput(f"{file} 已经存在", hint="换一个文件名，或先删掉它")
+    unfinished = file.with_name(file.name + ".part")
+    try:
+        with (
+            unfinished.open("wb") as raw,
+            gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=5, mtime=0) as stream,
+            engine.records.reading() as tx,
+        ):
+            counts = _write_lines(stream, tx, about, watch)
+        sync([unfinished])
+        os.replace(unfinished, file)
+        sync([file.parent])
+    except BaseException as error:
+        unfinished.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not is_disk_full(error):
+            raise BadInput(f"写不了 {file}：{error.strerror}", hint="检查文件夹在不在、可不可写") from error
+        raise
+    return counts
+
+
+def _write_lines(stream: gzip.GzipFile, tx: Connection, about: KnowledgeBase, watch: Watch) -> tuple[int, int]:
+    digest = hashlib.sha256()
+
+    def write(line: Mapping[str, Any]) -> None:
+        data = json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass") + b"\n"
+        digest.update(data)
+        stream.write(data)
+
+    base = {name: plain(getattr(about, name)) for name in ("name", "kind", "embedding_model", "dimension", "config")}
+    write({"format": FORMAT, "version": VERSION, **base})
+    number = chunks = 0
+    for line in _documents(tx, about):
+        write(line)
+        number, chunks = number + 1, chunks + len(line["pieces"] or ())
+        watch(1)
+    for alias in graph.aliases(tx, about.id):
+        write({"alias": plain(alias)})
+    write({"documents": number, "chunks": chunks, "sha256": digest.hexdigest()})
+    return number, chunks
+
+
+def _documents(tx: Connection, about: KnowledgeBase) -> Iterator[dict[str, Any]]:
+    """Of every document the version that is served; of one that is not served yet, the one that will be, uncut."""
+    heads = select(DocumentRow.key, DocumentRow.generation, DocumentRow.served).where(
+        DocumentRow.knowledge_base_id == about.id, DocumentRow.status.in_(("indexed", "pending", "retrying"))
+    )
+    for key, newest, served in tx.execute(heads.order_by(DocumentRow.key)).all():
+        generation = served or newest
+        document = documents.load(tx, key, generation)
+        own = {"document_key": key, "generation": generation}
+        fingerprint = tx.execute(select(VersionRow.fingerprint).filter_by(**own)).scalar_one()
+        written = plain(document)
+        del written["created_at"], written["updated_at"]  # of the value; a date that was given is in the metadata
+        line: dict[str, Any] = {"document": written, "fingerprint": fingerprint, "generation": generation}
+        yield {**line, **(_cut(tx, own, document, about.embedding_model) if served else {"pieces": None})}
+
+
+def _cut(tx: Connection, own: Mapping[str, int], document: Document, model: str) -> dict[str, Any]:
+    """A version's pieces and questions, with their vectors where all have one under the base's model."""
+    rows = tx.execute(select(ChunkRow.__table__).filter_by(**own).order_by(ChunkRow.position)).all()
+    pieces = [plain(_piece(row, document.content)) for row in rows]
+    asked = tx.execute(select(PairRow.__table__).filter_by(**own).order_by(PairRow.position)).all()
+    places = {row.key: at for at, row in enumerate(rows)}
+    linked = [row for row in asked if row.chunk_key in places]
+    questions = [[row.question, row.answer, places[row.chunk_key], row.origin] for row in linked]
+    return {
+        "pieces": pieces,
+        "vectors": _vectors(tx, VectorRow, VectorRow.chunk_key, [row.key for row in rows], model),
+        "questions": questions,
+        "question_vectors": _vectors(tx, PairVectorRow, PairVectorRow.pair_key, [row.key for row in linked], model),
+    }
+
+
+def _piece(row: Any, content: str) -> Piece:
+    body = content[row.start : row.end]
+    if not row.text.endswith(body):
+        body = row.text
+    lead = row.text[: len(row.text) - len(body)]
+    place = (row.kind, tuple(row.headings), row.page, row.table_position)
+    return Piece(row.start, row.end, body, lead, *place)
+
+
+def _vectors(tx: Connection, table: Any, key: Any, keys: Sequence[int], model: str) -> str | None:
+    if not model or not keys:
+        return None
+    found = {
+        row[0]: row[1]
+        for at in range(0, len(keys), 500)
+        for row in tx.execute(select(key, table.vector).where(key.in_(keys[at : at + 500]), table.model == model))
+    }
+    return b64encode(b"".join(found[one] for one in keys)).decode() if len(found) == len(keys) else None
+
+
+# ── in ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def import_base(
+    engine: Engine, file: Path, *, name: str = "", model: str | None = None, watch: Watch = nothing
+) -> Transferred:
+    """Makes a new base of a file that `export_base` wrote; searchable when it returns.
+
+    Under the model of the file nothing is embedded again; with ``model``, under that one ("none": words only). The
+    file is read to its end and compared with its checksum before anything is written. Raises Refused for a file that
+    is damaged, cut off or of another kind, AlreadyThere for a name that is taken; a base that was begun is removed.
+    """
+    head, number, chunks = await asyncio.to_thread(_checked, file)
+    chosen = (head["embedding_model"] or "none") if model is None else model
+    config = {key: value for key, value in head["config"].items() if key != "user_id" and not _is_registered(value)}
+    base = await engine.create_knowledge_base(name or head["name"], model=chosen, kind=head["kind"], config=config)
+    try:
+        is_same = bool(base.embedding_model) and base.embedding_model == head["embedding_model"]
+        await asyncio.to_thread(_store, engine, base.id, file, base.embedding_model if is_same else None, watch)
+        engine.wake()
+        await engine.drain(base.id)
+    except BaseException:
+        await asyncio.shield(engine.delete_knowledge_base(base.id))
+        raise
+    return Transferred(base, number, chunks)
+
+
+def _is_registered(value: Any) -> bool:
+    """Whether a setting names a model that a user registered where the base comes from; it is not known here."""
+    return isinstance(value, str) and is_ref(value)
+
+
+async def clone_base(engine: Engine, knowledge_base: int, name: str, watch: Watch = nothing) -> Transferred:
+    """A second base with the same content and settings."""
+    with TemporaryDirectory(prefix="qianxun-clone-") as folder:
+        file = Path(folder) / "base"
+        await export_base(engine, knowledge_base, file)
+        return await import_base(engine, file, name=name, watch=watch)
+
+
+def _lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Raises Refused for what cannot be read."""
+    try:
+        with gzip.open(file, "rb") as stream:
+            for data in stream:
+                line = json.loads(data.decode("utf-8", "surrogatepass"))
+                if not isinstance(line, dict):
+                    raise ValueError("no object")
+                yield data, line
+    except FileNotFoundError as error:
+        raise BadInput(f"没有文件 {file}", hint="检查路径") from error
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise Refused(f"{file.name} 不是完整的知识库文件：{error}", hint="重新导出，或换一个没有损坏的副本") from error
+
+
+def _checked(file: Path) -> tuple[dict[str, Any], int, int]:
+    """The first line, and what the last one says there is, if that is true."""
+    digest, head, last, number = hashlib.sha256(), dict[str, Any](), dict[str, Any](), 0
+    for data, line in _lines(file):
+        if not head:
+            head = line
+            _check_head(file, head)
+        if "sha256" in last:
+            raise Refused(f"{file.name} 在结尾之后还有内容", hint="重新导出")
+        number += "document" in line
+        if "sha256" in line and line["sha256"] != digest.hexdigest():
+            raise Refused(f"{file.name} 的内容与它的校验和不符", hint="重新导出，或换一个没有损坏的副本")
+        digest.update(data)
+        last = line
+    if "sha256" not in last or last["documents"] != number:
+        raise Refused(f"{file.name} 不完整：没有结尾", hint="重新导出，或换一个完整的副本")
+    return head, number, int(last["chunks"])
+
+
+def _check_head(file: Path, head: Mapping[str, Any]) -> None:
+    if head.get("format") != FORMAT:
+        raise Refused(f"{file.name} 不是导出的知识库", hint="用 qianxun kb export 导出")
+    if head["version"] > VERSION:
+        reason = f"{file.name} 是第 {head['version']} 版的格式，这里只认到第 {VERSION} 版"
+        raise Refused(reason, hint="用同一版或更新的 qianxun 导入")
+
+
+def _store(engine: Engine, knowledge_base: int, file: Path, model: str | None, watch: Watch) -> None:
+    batch: list[Submission] = []
+
+    def flush() -> None:
+        if batch:
+            with engine.records.writing() as tx:
+                documents.accept(tx, knowledge_base, batch)
+            watch(len(batch))
+            batch.clear()
+
+    for _, line in _lines(file):
+        if "document" in line:
+            batch.append(_submission(line, model))
+        elif "alias" in line:
+            with engine.records.writing() as tx:
+                graph.add_alias(tx, knowledge_base, read(Alias, line["alias"]))
+        if len(batch) >= BATCH:
+            flush()
+    flush()
+
+
+def _submission(line: Mapping[str, Any], model: str | None) -> Submission:
+    """Cut and embedded as it was, where its model is the base's; else the indexer does that."""
+    document = read(Document, line["document"])
+    prepared = _prepared(line, model) if model and line["pieces"] is not None else None
+    return Submission(document, line["fingerprint"], line["generation"], prepared)
+
+
+def _prepared(line: Mapping[str, Any], model: str) -> Prepared | None:
+    pieces = tuple(read(Piece, piece) for piece in line["pieces"])
+    questions = tuple(
+        Question(QAPair(question, answer), piece, origin) for question, answer, piece, origin in line["questions"]
+    )
+    vectors = _read_vectors(line["vectors"], len(pieces))
+    asked = _read_vectors(line["question_vectors"], len(questions))
+    if (pieces and vectors is None) or (questions and asked is None):
+        return None
+    return Prepared(pieces, vectors, model, questions, asked)
+
+
+def _read_vectors(written: str | None, count: int) -> Vectors | None:
+    if written is None or not count:
+        return None
+    return np.frombuffer(b64decode(written), dtype=VECTOR_TYPE).reshape(count, -1)
