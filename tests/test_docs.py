@@ -22,7 +22,7 @@ DOCS = ROOT / "docs"
 def test_every_setting_is_documented_with_its_default() -> None:
     table = (DOCS / "operations.md").read_text("utf-8").split("<!-- settings:")[1].split("\n\n")[0]
     told = dict(re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \|", table, re.M))
-    assert list(told) == names()
+    assert tuple(told) == names()
     for name, value, _ in Settings().rows():
         shown = "none" if value in ("", ()) else f"`{value}`"
         assert told[name] == shown, name

@@ -135,9 +135,9 @@ def _cut(tx: Connection, own: Mapping[str, int], document: Document, model: str)
     """A version's pieces and questions, with their vectors where all have one under the base's model."""
     rows = tx.execute(select(ChunkRow.__table__).filter_by(**own).order_by(ChunkRow.position)).all()
     pieces = [plain(_piece(row, document.content)) for row in rows]
-    asked = tx.execute(select(PairRow.__table__).filter_by(**own).order_by(PairRow.position)).all()
+    pairs = tx.execute(select(PairRow.__table__).filter_by(**own).order_by(PairRow.position)).all()
     places = {row.key: at for at, row in enumerate(rows)}
-    linked = [row for row in asked if row.chunk_key in places]
+    linked = [row for row in pairs if row.chunk_key in places]
     questions = [[row.question, row.answer, places[row.chunk_key], row.origin] for row in linked]
     return {
         "pieces": pieces,
@@ -283,10 +283,10 @@ def _prepared(line: Mapping[str, Any], model: str) -> Prepared | None:
         Question(QAPair(question, answer), piece, origin) for question, answer, piece, origin in line["questions"]
     )
     vectors = _read_vectors(line["vectors"], len(pieces))
-    asked = _read_vectors(line["question_vectors"], len(questions))
-    if (pieces and vectors is None) or (questions and asked is None):
+    question_vectors = _read_vectors(line["question_vectors"], len(questions))
+    if (pieces and vectors is None) or (questions and question_vectors is None):
         return None
-    return Prepared(pieces, vectors, model, questions, asked)
+    return Prepared(pieces, vectors, model, questions, question_vectors)
 
 
 def _read_vectors(written: str | None, count: int) -> Vectors | None:

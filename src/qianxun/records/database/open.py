@@ -214,7 +214,11 @@ def _created(engine: Engine) -> bool:
 def _table_statements() -> tuple[str, ...]:
     """What makes the newest tables in a file: to write it takes longer than to run it."""
     statements: list[str] = []
-    writer = create_mock_engine("sqlite://", lambda made, *_, **__: statements.append(str(made.compile(writer))))
+
+    def note(made: Any, *_: Any, **__: Any) -> None:
+        statements.append(str(made.compile(dialect=writer.dialect)))
+
+    writer = create_mock_engine("sqlite://", note)
     Base.metadata.create_all(writer, checkfirst=False)
     VERSIONS.create(writer, checkfirst=False)
     return tuple(statements)
