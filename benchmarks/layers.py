@@ -119,7 +119,7 @@ async def samples(settings: Settings, dataset: Dataset) -> list[Sample]:
         base = await opened.base(about.id)
         weight = settings.table_engine.structure_weight
         chosen = replace(search_options(settings.search, {}, {}), where=Eq("kind", "table"))
-        options = await with_weights(base.serving, chosen)
+        options = await with_weights(base, base.serving, chosen)
         for query, text in dataset.queries.items():
             asked = await plan_query(base, text, options)
             evidence = await LayeredSearch(base, base.serving, asked, options, "table").evidence()

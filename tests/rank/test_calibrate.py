@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.rank.calibrate import UNCALIBRATED, Calibration, Curves, clipped
+from qianxun.rank.calibrate import UNCALIBRATED, Calibration, Chance, Curves, background, clipped
 
 FITTED = Curves(cosine=(0.5, 12.0), words=(0.3, 9.0), reader=(0.7, 10.0))
 
@@ -33,6 +33,23 @@ def test_a_curve_stays_in_bounds_and_says_the_same_of_one_and_of_many(
     assert together.tolist() == [float(curve(np.array([cosine]))[0]) for cosine in cosines]
     rising = curve(np.sort(np.array(cosines)))
     assert (np.diff(rising) >= -1e-15).all()
+
+
+def test_the_chance_of_the_first_follows_how_far_it_stands_out() -> None:
+    chance = Chance(offset=-2.0, standing=10.0, slope=30.0)
+    for cosine, unrelated in ((0.8, 0.5), (0.6, 0.5), (0.5, 0.5)):
+        curve = chance.curve(0.4, cosine, unrelated)
+        expected = 1 / (1 + math.exp(2.0 - 10.0 * (cosine - unrelated)))
+        assert curve(np.array([0.4]))[0] == pytest.approx(expected)
+    first, second = chance.curve(0.4, 0.7, 0.5)(np.array([0.4, 0.3]))
+    assert second == pytest.approx(1 / (1 + math.exp(0.0 + 30.0 * 0.1)))
+    assert first == pytest.approx(0.5)
+
+
+def test_the_background_is_the_hundredth_candidate_or_what_two_chunks_have_in_common() -> None:
+    cosines = np.random.default_rng(1).permutation(np.arange(300) / 300)
+    assert background(cosines, 0.4) == pytest.approx(200 / 300)
+    assert background(cosines[:99], 0.4) == 0.4
 
 
 def test_signals_of_others_only_add() -> None:

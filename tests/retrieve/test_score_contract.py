@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from qianxun.core.codec.digests import digest
 from qianxun.core.types import EVERYTHING, Document, Eq, Recall, matches
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Search, Settings, Vectorization
-from qianxun.rank.calibrate import Curves
+from qianxun.rank.calibrate import Chance, Curves
 from qianxun.testing.scripted import HashEmbedding
 from tests.answer.asked import FakeRerank, Opened, near_ties
 from tests.hypothesis_settings import SLOW_OR_SHARED
@@ -25,8 +26,11 @@ from tests.shared import MODELS, needs_model
 
 UNKEPT = Search(cache_entries=0)
 RERANKERS = (FakeRerank("some", 0.3), FakeRerank("all", 1.0))
-# Three of them: as fitted for a real model; so steep that all scores show as 0 or 1, hence as ties; none.
-CURVES = (Curves((0.45, 12.0), (0.3, 9.0), (0.6, 10.0)), Curves((0.3, 1e5), (0.3, 1e5), (0.3, 1e5)), Curves())
+FITTED = Curves((0.45, 12.0), (0.3, 9.0), (0.6, 10.0))
+CHANCES = {name: Chance(-2.3, 16.0, 30.0) for name in ("vector", "hybrid", "reranked")}
+# As fitted for a real model, by what is related and by what is right; so steep that all scores show as 0 or 1, hence as
+# ties; none.
+CURVES = (FITTED, replace(FITTED, chances=CHANCES), Curves((0.3, 1e5), (0.3, 1e5), (0.3, 1e5)), Curves())
 
 searches = st.fixed_dictionaries(
     {

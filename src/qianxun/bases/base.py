@@ -47,6 +47,8 @@ class Serving:
     idle: asyncio.Event = field(default_factory=asyncio.Event)  # set when no search uses it
     is_retired: bool = False
     arm_times: dict[tuple[str, bool], ArmTime] = field(default_factory=dict)  # by name, and whether under a filter
+    # The state of the records, and the share of tables among their chunks then.
+    tables: tuple[int, float] | None = None
 
     @contextmanager
     def borrow(self) -> Iterator[Serving]:

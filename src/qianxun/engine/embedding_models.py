@@ -18,7 +18,7 @@ from qianxun.engine.settings import Settings
 from qianxun.models import CARDS, SENTENCE_PREFIX, RemoteEndpoint, card, find_local, open_embedding
 from qianxun.models.embedding import LazyEmbedding
 from qianxun.models.registry import RegisteredEmbedding, Registry
-from qianxun.rank.calibrate import UNCALIBRATED, Curves
+from qianxun.rank.calibrate import UNCALIBRATED, Chance, Curves
 
 log = logging.getLogger(__name__)
 
@@ -142,9 +142,10 @@ class Embeddings:
         known = next((row for row in CARDS if row.name == model), None)
         curves = UNCALIBRATED
         if known is not None:
-            curves = Curves(known.calibration, known.hybrid, known.reranked, known.table_cosine, known.table)
+            chances = {name: Chance(*fitted) for name, fitted in known.chances.items()}
+            curves = Curves(known.calibration, known.hybrid, known.reranked, known.table_cosine, known.table, chances)
         if vectors.calibration_slope > 0.0 and model == vectors.model:
-            return replace(curves, cosine=(vectors.calibration_midpoint, vectors.calibration_slope))
+            return replace(curves, cosine=(vectors.calibration_midpoint, vectors.calibration_slope), chances={})
         return curves
 
     def close(self) -> None:

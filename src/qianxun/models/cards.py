@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -55,7 +55,7 @@ class ModelCard(_Card):
 
     ``calibration`` is the (midpoint, slope) of the logistic curve that maps its cosines to [0, 1], None if not fitted;
     ``hybrid`` and ``reranked`` are those of word shares and of MaxSim with it, ``table_cosine`` and ``table`` those of
-    tables (rank/calibrate.py).
+    tables, ``chances`` those by which results are shown (rank/calibrate.py).
     """
 
     dimension: int
@@ -67,6 +67,7 @@ class ModelCard(_Card):
     reranked: tuple[float, float] | None = None
     table_cosine: tuple[float, float] | None = None
     table: tuple[float, float] | None = None
+    chances: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

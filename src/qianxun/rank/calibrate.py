@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,34 @@ def _within(values: Scores, low: float, high: float) -> Scores:
 
 Curve: TypeAlias = Callable[[Scores], Scores]
 
+BACKGROUND: Final = 100  # the candidate after which a question's candidates have nothing to do with it, as a rule
+
+
+def background(cosines: Scores, likeness: float) -> float:
+    """The cosine of what has nothing to do with a question, in this base: that of its hundredth candidate. Where there
+    are fewer, two chunks of the base have as little in common."""
+    if len(cosines) < BACKGROUND:
+        return likeness
+    return float(np.partition(cosines, len(cosines) - BACKGROUND)[len(cosines) - BACKGROUND])
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """How likely a result is right, by how far the first one stands out.
+
+    The chance of the first is logistic in ``offset + standing · (its cosine − the background's)``; of every other it
+    falls by ``slope`` with the distance of its score from the first one's. So it is one curve for all results of a
+    question, rising with their scores. Fitted by `benchmarks.rotations`.
+    """
+
+    offset: float
+    standing: float
+    slope: float
+
+    def curve(self, first: float, cosine: float, background: float) -> Calibration:
+        """For results of which the ``first`` has this score and this cosine."""
+        return Calibration(first - (self.offset + self.standing * (cosine - background)) / self.slope, self.slope)
+
 
 @dataclass(frozen=True, slots=True)
 class Curves:
@@ -56,6 +84,7 @@ class Curves:
     reader: tuple[float, float] | None = None  # the midpoint of MaxSim; the slope of all three
     table_cosine: tuple[float, float] | None = None  # rows of cells lie farther from a question than prose does
     table: tuple[float, float] | None = None  # of .6 · words and meaning, as shown, and .4 · structure
+    chances: Mapping[str, Chance] = field(default_factory=dict)  # of results by "vector", "hybrid" and "reranked"
 
     @property
     def vector(self) -> Curve:

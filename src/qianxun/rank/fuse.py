@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,13 +14,17 @@ RRF_K: Final = 60  # Cormack, Clarke and Büttcher (SIGIR 2009)
 
 FIRST_PLACES: Final = 3  # in which the first of every signal is found
 
-# The weight of meaning beside words, by how alike the chunks of a base are: fitted over ten sets (docs/quality.md).
-# Where all chunks are on one matter (tables of annual reports) their vectors lie close together and distinguish less
-# than words do; where they are on many the reverse holds.
-MOST_VECTOR: Final = 0.7
-LEAST_VECTOR: Final = 0.34
-ALIKE: Final = 0.36  # the mean cosine from which on meaning counts less …
-LOSS: Final = 2.1  # … by so much for each 1.0 of mean cosine beyond
+# The weight of meaning beside words, fitted set by set on the others (docs/decisions/0024-weights-and-chances.md).
+# Where all chunks are on one matter their vectors lie close together and distinguish less than where they are on many;
+# a table is found by the words of its headings and cells, whatever it is about.
+MOST_VECTOR: Final = 0.75
+LEAST_VECTOR: Final = 0.45
+MIXED: Final = 0.36  # the mean cosine from which on meaning counts less …
+LOSS: Final = 1.67  # … by so much for each 1.0 of mean cosine beyond
+TABLE_VECTOR: Final = 0.2  # among tables
+# The share of a question that the best match by words must have for words to count in full beside meaning. Below it
+# all they have in common with anything is coincidence: a question in other words than its answer's.
+ENOUGH_WORDS: Final = 0.15
 
 
 def weighted(rankings: Mapping[str, Ranking], weights: Mapping[str, float]) -> Ranking:
@@ -52,10 +57,19 @@ def with_firsts(fused: Ranking, firsts: Sequence[int]) -> Ranking:
     return Ranking.ordered(fused.keys, np.where(is_first, np.maximum(fused.scores, bar), fused.scores), fused.ceiling)
 
 
-def fitting_weights(likeness: float) -> dict[str, float]:
-    """The weights of meaning and words in a base whose chunks have this mean cosine."""
-    vector = round(min(max(MOST_VECTOR - LOSS * (likeness - ALIKE), LEAST_VECTOR), MOST_VECTOR), 2)
+def fitting_weights(likeness: float, tables: float = 0.0) -> dict[str, float]:
+    """The weights of meaning and words in a base whose chunks have this mean cosine, and so many tables among them."""
+    prose = min(max(MOST_VECTOR - LOSS * (likeness - MIXED), LEAST_VECTOR), MOST_VECTOR)
+    vector = round((1.0 - tables) * prose + tables * TABLE_VECTOR, 2)
     return {"vector": vector, "keyword": round(1.0 - vector, 2)}
+
+
+def beside_meaning(words: Ranking) -> Ranking:
+    """The ranking by words as it counts beside meaning: less, where even its best has little of the question."""
+    best = float(words.scores[0]) if len(words) else ENOUGH_WORDS
+    if best >= ENOUGH_WORDS:
+        return words
+    return replace(words, scores=words.scores * (best / ENOUGH_WORDS))
 
 
 def stretched(ranking: Ranking) -> Scores:

@@ -35,6 +35,7 @@ CHUNK = (
     "table_position", "headings", "text", "checksum",
 )  # fmt: skip
 VECTOR = ("chunk_key", "model", "vector", "checksum")
+KIND_SAMPLE = 400  # chunks
 
 
 class Material(NamedTuple):
@@ -284,6 +285,17 @@ def drop_other_vectors(tx: Connection, knowledge_base: int, model: str) -> None:
     own = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
     tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(own), VectorRow.model != model))
     pairs.drop_other_vectors(tx, knowledge_base, model)
+
+
+def table_share(tx: Connection, knowledge_base: int) -> float:
+    """The share of tables among a base's chunks, from a sample that is even in the order of their keys."""
+    own = ChunkRow.knowledge_base_id == knowledge_base
+    first, last = tx.execute(select(func.min(ChunkRow.key), func.max(ChunkRow.key)).where(own)).one()
+    if first is None:
+        return 0.0
+    sample = np.unique(np.linspace(first, last, KIND_SAMPLE).astype(np.int64)).tolist()
+    kinds = [row.kind for row in select_in(tx, select(ChunkRow.kind).where(own), ChunkRow.key, sample)]
+    return kinds.count("table") / len(kinds)
 
 
 # ── check ────────────────────────────────────────────────────────────────────────────────────────

@@ -38,11 +38,11 @@ from qianxun.core.types import (
     all_of,
     matches,
 )
-from qianxun.rank.fuse import VOTES, fitting_weights
+from qianxun.rank.fuse import VOTES
 from qianxun.rank.tiers import FUZZY, STRICT
 from qianxun.records import chunks, documents, listing, outbox
 from qianxun.retrieve.candidate_pool import ScoresByKey
-from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights
+from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, base_weights, gather, with_weights
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.rerank_and_tiers import (
     Order,
@@ -108,7 +108,7 @@ class _Place:
 
 async def _place(case: _Case, plan: QueryPlan, options: SearchOptions, chunk: Chunk, depth: int) -> _Place | None:
     """The place of the chunk among the candidates, in the order in which they are looked at; None: it is not one."""
-    options = await with_weights(case.serving, options)
+    options = await with_weights(case.base, case.serving, options)
     candidates = await gather(case.base, case.serving, plan, options, depth, Steps())
     criteria = await tier_criteria(case.base, case.serving, candidates)
     order = await ranking_order(case.base, case.serving, candidates, options, Steps())
@@ -312,7 +312,7 @@ async def _swaps(case: _Case) -> dict[str, Any]:
     if options.fusion != "weighted":
         changes["fusion"] = "weighted"
     if options.weights:  # they count in hybrid only, which may be one of the changes
-        changes["weights"] = fitting_weights(await case.serving.index.likeness())
+        changes["weights"] = await base_weights(case.base, case.serving)
     return changes
 
 

@@ -3,19 +3,21 @@ second try with a guessed correction where nothing sure was found. `gather` is t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from qianxun.bases.base import OpenBase, Serving
+from qianxun.bases.base import OpenBase, Serving, read
 from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.core.options import SearchOptions
 from qianxun.core.types import Degraded, Ranking, Scores
-from qianxun.rank.calibrate import Curve, clipped
-from qianxun.rank.fuse import FUSIONS, fitting_weights, weighted, with_firsts
+from qianxun.rank.calibrate import Curve, background, clipped
+from qianxun.rank.fuse import FUSIONS, beside_meaning, fitting_weights, weighted, with_firsts
 from qianxun.rank.tiers import FUZZY
+from qianxun.records import bases, chunks
 from qianxun.retrieve.arms import STANDARD, arms_of, plugin_weights, signal_of
 from qianxun.retrieve.candidate_pool import CandidatePool
 from qianxun.retrieve.query_plan import QueryPlan, with_guess
@@ -36,6 +38,7 @@ class Candidates:
     signals: Mapping[str, Ranking]  # what was fused
     pool: CandidatePool
     depth: int
+    background: float = 0.0  # the cosine of what has nothing to do with the question
 
     @property
     def is_all(self) -> bool:
@@ -64,7 +67,7 @@ async def gather(
         results = replace(results, degraded=(*failed, *results.degraded))
     with steps.timed("fuse"):
         results = await backfilled(serving, results)
-        scores = results.scores()
+        scores = fused_signals(results)
         fused = _fused(base, scores, options)
         best = (fused if options.fusion == "weighted" else weighted(scores, options.weights)).scores[:1]
     if options.fuzzy and not plan.corrected and _is_unsure(base, results, best, options):
@@ -74,9 +77,18 @@ async def gather(
             guess = replace(guessed, queries=guessed.queries[-guessed.corrected :])
             more = await run_arms(base, serving, guess, arms, depth, options.arm_seconds, options.bm25)
             plan, results = guessed, await backfilled(serving, merged(results, more))
-            scores = results.scores()
+            scores = fused_signals(results)
             fused = _fused(base, scores, options)
-    return Candidates(plan, results, scores, CandidatePool(base, plan, results, fused), depth)
+    unrelated = background(scores["vector"].scores, await _likeness(serving)) if "vector" in scores else 0.0
+    return Candidates(plan, results, scores, CandidatePool(base, plan, results, fused), depth, unrelated)
+
+
+def fused_signals(results: ArmResults) -> dict[str, Ranking]:
+    """What is fused: one ranking for each signal, words as they count beside meaning."""
+    scores = results.scores()
+    if "vector" in scores and "keyword" in scores:
+        scores["keyword"] = beside_meaning(scores["keyword"])
+    return scores
 
 
 def _fused(base: OpenBase, scores: Mapping[str, Ranking], options: SearchOptions) -> Ranking:
@@ -128,19 +140,40 @@ def _is_unsure(base: OpenBase, results: ArmResults, best: Scores, options: Searc
 # ── weights ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def with_weights(serving: Serving, options: SearchOptions) -> SearchOptions:
+async def with_weights(
+    base: OpenBase, serving: Serving, options: SearchOptions, state: int | None = None
+) -> SearchOptions:
     """The options with a weight for every signal: the user's own, or those that fit the base; of arms of other
-    packages their own."""
+    packages their own. ``state`` is that of the records, where it has just been read."""
     others = plugin_weights(options.arms)
     if options.mode != "hybrid":
         return replace(options, weights={**dict.fromkeys(map(signal_of, STANDARD), 1.0), **others})
     if options.weights:
         return replace(options, weights={**others, **options.weights}) if others else options
+    return replace(options, weights={**await base_weights(base, serving, state), **others})
+
+
+async def base_weights(base: OpenBase, serving: Serving, state: int | None = None) -> dict[str, float]:
+    """The weights that fit the base as it is."""
+    if serving.model is None:
+        return fitting_weights(0.0)
+    if state is None:
+        state = await read(base, bases.generation)
+    if serving.tables is None or serving.tables[0] != state:
+        serving.tables = (state, await asyncio.to_thread(_table_share, base))
+    return fitting_weights(await _likeness(serving), serving.tables[1])
+
+
+async def _likeness(serving: Serving) -> float:
     try:
-        likeness = await serving.index.likeness()
+        return await serving.index.likeness()
     except (IndexUnusable, RetrieverUnavailable):  # damaged or not reachable: the vector arm will report it
-        likeness = 0.0
-    return replace(options, weights={**fitting_weights(likeness), **others})
+        return 0.0
+
+
+def _table_share(base: OpenBase) -> float:
+    with base.records.reading() as tx:
+        return chunks.table_share(tx, base.id)
 
 
 def signal_weights(results: ArmResults, options: SearchOptions) -> dict[str, float]:
@@ -151,5 +184,26 @@ def signal_weights(results: ArmResults, options: SearchOptions) -> dict[str, flo
 
 
 def fused_curve(base: OpenBase, results: ArmResults, options: SearchOptions) -> Curve:
-    """What brings a fused score to the one that is shown. All curves keep the order."""
+    """What brings a fused score to how related a chunk is, whatever else was found. All curves keep the order."""
     return base.curves.fused(signal_weights(results, options)) if options.fusion == "weighted" else clipped
+
+
+def shown_curve(
+    base: OpenBase, candidates: Candidates, options: SearchOptions, first: tuple[int, float] | None, *, share: float
+) -> Curve:
+    """What brings the scores of candidates to those that are shown: how likely each is right, where the model has been
+    fitted for that, else how related it is. ``first`` is the key of the best and its score, with so much of a
+    reranker's in it."""
+    weights = signal_weights(candidates.results, options)
+    related = base.curves.reranked(weights, share) if share else base.curves.fused(weights)
+    if options.fusion != "weighted" or first is None or weights.get("vector", 0.0) == 0.0:
+        return related if options.fusion == "weighted" else clipped
+    kind = "reranked" if share else "hybrid" if weights.get("keyword", 0.0) else "vector"
+    chance = base.curves.chances.get(kind)
+    ranking = candidates.signals["vector"]
+    at = np.flatnonzero(ranking.keys == first[0])
+    if chance is None or not len(at):
+        return related
+    if others := sum(weight for signal, weight in weights.items() if signal not in ("vector", "keyword")):
+        chance = replace(chance, slope=chance.slope * sum(weights.values()) / (sum(weights.values()) - others))
+    return chance.curve(first[1], float(ranking.scores[at[0]]), candidates.background)

@@ -23,7 +23,7 @@ from qianxun.rank.calibrate import Curve
 from qianxun.rank.rerank import reranked
 from qianxun.rank.tiers import coverage, matched_in, matched_under, rarity, tier_of
 from qianxun.retrieve.candidate_pool import CandidatePool, ScoresByKey
-from qianxun.retrieve.fuse import Candidates, fused_curve, signal_weights
+from qianxun.retrieve.fuse import Candidates, shown_curve
 from qianxun.retrieve.query_plan import QueryPlan, counted
 from qianxun.retrieve.timings import Steps
 from qianxun.text.chinese import fold
@@ -141,15 +141,15 @@ def _cap(doc_id: str, successors: Mapping[str, Sequence[str]], best: Mapping[str
 async def ranking_order(
     base: OpenBase, serving: Serving, candidates: Candidates, options: SearchOptions, steps: Steps
 ) -> Order:
-    curve = fused_curve(base, candidates.results, options)
     if not options.rerank:
-        return Order(curve)
+        hits = candidates.pool.candidates.hits_between(0, 1)
+        best = (hits[0].key, hits[0].score) if hits else None
+        return Order(shown_curve(base, candidates, options, best, share=0.0))
     with steps.timed("rerank"):
         first = await candidates.pool.first(RERANK_DEPTH)
         found, share, degraded = await rerank(base, serving, candidates.plan, first, options)
-    if share and options.fusion == "weighted":  # the curves are those of weighted sums
-        curve = base.curves.reranked(signal_weights(candidates.results, options), share)
-    return Order(curve, found, share, tuple(degraded))
+    best = (found[0].chunk.key, found[0].score) if found else None
+    return Order(shown_curve(base, candidates, options, best, share=share), found, share, tuple(degraded))
 
 
 async def rerank(

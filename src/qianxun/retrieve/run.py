@@ -144,10 +144,10 @@ async def trace(
     """One search, step by step. With ``rewritings`` given, no language model is called; with the ``generation`` given,
     as read just before, it is not read again."""
     steps = Steps()
-    options = await with_weights(serving, options)
     stamp = serving.index.stamp
     if generation is None or (generation.model, generation.analysis) != (stamp.model, stamp.analysis):
         generation = await current_generation(base, serving)
+    options = await with_weights(base, serving, options, generation.records)
     with steps.timed("rewrite"):
         plan = await plan_query(base, text, options, rewritings, generation)
     depth, arms = DEPTH, tuple[str, ...]()

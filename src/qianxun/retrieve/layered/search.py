@@ -230,7 +230,7 @@ async def run_layered(
     for _ in range(TRIES):
         with base.serving.borrow() as serving:
             generation = await current_generation(base, serving)
-            weighted = await with_weights(serving, options)
+            weighted = await with_weights(base, serving, options, generation.records)
             plan = await plan_query(base, text, weighted, generation=generation)
             state = LayeredSearch(base, serving, plan, weighted, kind)
             results, ladder = await search(state)
