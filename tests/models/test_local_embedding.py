@@ -104,6 +104,13 @@ def test_what_lies_beyond_the_last_token_is_cut_off(model: LocalEmbedding) -> No
 
 
 @needs_model
+def test_the_spans_of_tokens_say_where_they_stand(model: LocalEmbedding) -> None:
+    text = "住院 ok报销"
+    assert [text[start:end] for start, end in model.token_spans(text)] == ["住", "院", "ok", "报", "销"]
+    assert len(model.token_spans("长" * 600)) == len(model.token_vectors(["长" * 600])[0])
+
+
+@needs_model
 def test_token_vectors_follow_the_tokens_of_each_text(model: LocalEmbedding) -> None:
     found = model.token_vectors(["医保报销", "", "住院"])
     assert [rows.shape for rows in found] == [(4, 512), (0, 512), (2, 512)]

@@ -87,9 +87,7 @@ class LocalEmbedding:
 
     def token_spans(self, text: str) -> list[tuple[int, int]]:
         """The span of each of the `token_vectors`."""
-        encoding = self._onnx.encode([text])[0]
-        own = (at for at, special in enumerate(encoding.special_tokens_mask) if not special)
-        return [encoding.offsets[at] for at in own]
+        return self._onnx.spans(text)
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         rows = np.empty((len(texts), self.dimension), np.float32)
