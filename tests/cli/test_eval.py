@@ -301,3 +301,23 @@ def test_a_calibration_brings_scores_nearer_to_the_truth(run: Run, finance: Path
     assert found["held_out_ece"]["after"] < found["held_out_ece"]["before"]
     shown = run("--data", indexed, "eval", finance, "--calibrate", "--limit", "30").out
     assert "calibration_midpoint" in shown
+
+
+def test_tune_compares_settings_on_questions_and_says_where_nothing_is_better(run: Run, rules: Path) -> None:
+    kinds = ("北京", "上海")
+    texts = {f"{kind}{name}": f"{kind}分部{text}" for name, text in TEXTS.items() for kind in kinds}
+    for name, text in texts.items():
+        (rules / f"{name}.txt").write_text(text, "utf-8")
+    assert run("kb", "create", "规章").code == 0
+    assert run("add", *(rules / f"{name}.txt" for name in texts), "--kb", "规章").code == 0
+    told = run("tune", "--kb", "规章", "--json")
+    assert told.code == 0
+    assert (told.json["origin"], told.json["questions"], told.json["best"]) == ("made", len(texts), None)
+    assert [one["name"] for one in told.json["attempts"]] == ["as_is"]  # without a model there is one way
+    shown = run("tune", "--kb", "规章", "--apply")
+    assert "没有哪一项显著更好" in shown.out
+    assert "不拿它们试权重" in shown.err
+    few = run("tune", "--kb", "规章", "--limit", "2")
+    assert few.code == 2
+    assert "看不出差别" in few.err
+    assert "例如 --chunk-sizes" in run("tune", "--kb", "规章", "--chunk-sizes", "大").err

@@ -198,6 +198,7 @@ def test_mistakes_are_the_same_mistakes(handbook: Run, url: str, words: list[str
         ("rebuild", "--kb", "手册"),
         ("replay", "1"),
         ("eval", "评测集"),
+        ("tune", "--kb", "手册"),
         ("demo",),
         ("keys", "list"),
         ("serve",),

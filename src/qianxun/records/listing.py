@@ -131,6 +131,13 @@ def contents(tx: Connection, knowledge_base: int, *, limit: int = 100, after: st
     return [(row.doc_id, row.name, row.content) for row in tx.execute(page)]
 
 
+def served_versions(tx: Connection, knowledge_base: int) -> list[tuple[int, int]]:
+    """(document, generation) of what a base serves."""
+    own = (DocumentRow.knowledge_base_id == knowledge_base) & (DocumentRow.status != "deleted")
+    query = select(DocumentRow.key, DocumentRow.served).where(own, DocumentRow.served > 0).order_by(DocumentRow.key)
+    return [(row.key, row.served) for row in tx.execute(query)]
+
+
 def attributes(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Attributes]:
     """What filters see of these documents, as they are served; no entry for one that does not exist."""
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)

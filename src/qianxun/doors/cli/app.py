@@ -27,6 +27,7 @@ from qianxun.doors.cli.commands.models import app as models
 from qianxun.doors.cli.commands.search import search
 from qianxun.doors.cli.commands.serve import serve
 from qianxun.doors.cli.commands.transfer import clone, export_file, import_file
+from qianxun.doors.cli.commands.tune import tune
 from qianxun.doors.cli.commands.worker import worker
 from qianxun.doors.cli.i18n import Language, out, set_language, tr
 from qianxun.doors.cli.session import Session, refuse_url
@@ -116,7 +117,7 @@ for name, transfer in (("export", export_file), ("import", import_file), ("clone
 app.add_typer(bases, name="kb")
 for commands in (
     (add, search, ask, chat, texts, tables, show, delete, verify, rebuild),
-    (doctor, demo, logs, replay, migrate, copy, serve, worker, mcp),
+    (doctor, demo, logs, replay, tune, migrate, copy, serve, worker, mcp),
 ):
     for command in commands:
         app.command()(command)
