@@ -14,7 +14,7 @@ from qianxun.doors.cli.commands.chat import chat
 from qianxun.doors.cli.commands.demo import demo
 from qianxun.doors.cli.commands.doctor import doctor
 from qianxun.doors.cli.commands.documents import add, delete, show
-from qianxun.doors.cli.commands.evaluate import evaluate
+from qianxun.doors.cli.commands.evaluate import evaluate, tune
 from qianxun.doors.cli.commands.evaluation_sets import app as evaluation_sets
 from qianxun.doors.cli.commands.examples import app as examples
 from qianxun.doors.cli.commands.graph import app as graph
@@ -27,7 +27,6 @@ from qianxun.doors.cli.commands.models import app as models
 from qianxun.doors.cli.commands.search import search
 from qianxun.doors.cli.commands.serve import serve
 from qianxun.doors.cli.commands.transfer import clone, export_file, import_file
-from qianxun.doors.cli.commands.tune import tune
 from qianxun.doors.cli.commands.worker import worker
 from qianxun.doors.cli.i18n import Language, out, set_language, tr
 from qianxun.doors.cli.session import Session, refuse_url

@@ -1,9 +1,10 @@
-"""`qianxun eval`: how well the engine finds what is labelled, as a user gets it."""
+"""`qianxun eval` and `tune`: how well the engine finds what is labelled, and which settings suit a base."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,12 +13,23 @@ import typer
 from qianxun.core.errors import BadInput
 from qianxun.doors.cli.i18n import Stopped, note, print_json, tr, warn
 from qianxun.doors.cli.progress import counting
-from qianxun.doors.cli.session import JsonFlag, Session, session_of, with_engine
+from qianxun.doors.cli.session import (
+    BaseOption,
+    JsonFlag,
+    Session,
+    find_base,
+    program,
+    refuse_url,
+    session_of,
+    with_engine,
+)
 from qianxun.doors.cli.views.evaluation import Trial, described, described_calibration, show, show_calibration
+from qianxun.doors.cli.views.tuning import advise, show_tuning
 
 if TYPE_CHECKING:
     from qianxun.core.types import KnowledgeBase
     from qianxun.engine.admin.evaluate import Built, Candidate, Dataset, Problems
+    from qianxun.engine.admin.tune import Tuning
     from qianxun.engine.engine import Engine
     from qianxun.engine.settings import Settings
 
@@ -242,3 +254,61 @@ def _candidates(dataset: Dataset, settings: Settings, model: str) -> list[list[C
 
     with _resumable():
         return with_engine(evaluation_settings(settings, dataset, model), work, may_create=True)
+
+
+# ── settings ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def tune(
+    context: typer.Context,
+    kb: BaseOption,
+    cases: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="BEIR 格式的问题与标注；不写则用保存过的问题，再没有就从资料造 · a BEIR-style folder"
+        ),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="至多用 N 个问题 · at most N questions")] = None,
+    chunk_sizes: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="也试这些分块长度，每种都要重新入库一遍 · chunk sizes, each indexed anew"),
+    ] = None,
+    apply: Annotated[
+        bool,
+        typer.Option("--apply", help="把显著更好的那一项设上；不写则什么也不改 · set what is significantly better"),
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """在自己的问题上比较权重、融合、重排、分块 · try settings on your own questions"""
+    session = session_of(context)
+    refuse_url(session, "tune", alone=True)
+    settings, sizes = session.settings(), _sizes(chunk_sizes)
+
+    async def work(engine: Engine) -> tuple[KnowledgeBase, Tuning]:
+        from qianxun.engine.admin import tune as tuning
+
+        base = await find_base(engine, kb, program(settings))
+        with counting(tr("试设置", "trying"), 0, tr("次检索", "searches")) as advance:
+            found = await tuning.tune(engine, base, folder=cases, limit=limit, chunk_sizes=sizes, watch=advance)
+        if apply and found.best is not None:
+            base = await tuning.apply(engine, base, found.best)
+        return base, found
+
+    base, found = with_engine(settings, work)
+    is_applied = apply and found.best is not None
+    if as_json:
+        best = found.best.name if found.best else None
+        print_json({**asdict(found), "best": best, "applied": is_applied, "knowledge_base": base.name})
+        return
+    show_tuning(base, found)
+    advise(base, found, program(settings), is_applied=is_applied)
+
+
+def _sizes(given: str | None) -> list[int]:
+    parts = [part.strip() for part in (given or "").replace("，", ",").split(",") if part.strip()]
+    if wrong := [part for part in parts if not part.isdecimal()]:
+        raise BadInput(
+            tr(f"分块长度 {wrong[0]!r} 不是整数", f"{wrong[0]!r} is not a chunk size"),
+            hint=tr("例如 --chunk-sizes 300,800", "For example --chunk-sizes 300,800"),
+        )
+    return [int(part) for part in parts]
