@@ -339,7 +339,17 @@ def test_no_name_of_a_file_becomes_a_path(tmp_path: Path) -> None:
 
     run(folder, story)
     assert sorted(path for path in tmp_path.rglob("*") if folder not in path.parents) == outside
-    known = {"qianxun.db", "qianxun.db-wal", "qianxun.db-shm", "acknowledged", "lock", "index", "uploads", "secret.key"}
+    known = {
+        "qianxun.db",
+        "qianxun.db-wal",
+        "qianxun.db-shm",
+        "acknowledged",
+        "lock",
+        "index",
+        "uploads",
+        "inbox",
+        "secret.key",
+    }
     assert {each.name for each in folder.iterdir()} <= known
     assert not list((folder / "uploads").iterdir())
 

@@ -55,6 +55,7 @@ from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import is_shared
 from qianxun.engine.wiring import Hooks, run_background, wire
+from qianxun.indexing.inbox import Inbox
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.operations import Operations
 from qianxun.models.registry import Registry
@@ -107,6 +108,7 @@ class Engine:
     operations: Operations = field(repr=False)  # of all tenants
     # Models have threads of their own: one that hangs takes none from the index, the records or another model.
     model_threads: ModelThreads = field(repr=False)
+    inbox: Inbox = field(repr=False)  # uploads that are not read yet
     _bases: OpenBases = field(repr=False)
     _work: asyncio.Event = field(repr=False)
     # Every other part is shared by all tenants: a field that `of` should not copy by reference has no place here.
@@ -322,6 +324,7 @@ class Engine:
                 restore=restore,
                 wait=wait,
                 on_accepted=on_accepted,
+                inbox=self.inbox,
             )
         if not wait:
             self.wake()
@@ -710,8 +713,8 @@ class Engine:
         async def opened(tenant: str, base: int) -> OpenBase:
             return await self.of(tenant).base(base)
 
-        parts = (self.records, self._work, self._bases.every, drain, self.settings.events, events)
-        await run_background(*parts, opened if follow else None)
+        parts = (self.records, self._work, self._bases.every, drain, self.settings.events, events, opened, self.inbox)
+        await run_background(*parts, follow=follow)
 
     @property
     def is_one_of_many(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from qianxun.bases.base import OpenBase
@@ -22,6 +23,7 @@ from qianxun.engine.model_catalog import ModelCatalog, open_registry
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import EventSettings, Settings
 from qianxun.engine.storage import acknowledged_file, database_url, index_backend, is_shared, open_cache, reach
+from qianxun.indexing.inbox import Inbox, Upload, run_inbox
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.background import Work, run_indexer
@@ -116,6 +118,7 @@ def _parts(settings: Settings, models: Mapping[str, Any], records: Records) -> d
             settings.graph.lexicon,
             settings.index.lease_seconds,
         ),
+        "inbox": Inbox(settings.folder / "inbox"),
         "_work": work,
     }
 
@@ -130,11 +133,15 @@ async def run_background(
     drain: Work,
     source: EventSettings,
     events: Callable[[str, int], Awaitable[RAGIndexEventHandler]],
-    opened: Callable[[str, int], Awaitable[OpenBase]] | None = None,
+    opened: Callable[[str, int], Awaitable[OpenBase]],
+    inbox: Inbox,
+    *,
+    follow: bool = False,
 ) -> None:
-    """Indexes, retries, learns words, builds graphs and takes events from a stream, until it is cancelled.
+    """Indexes, retries, reads uploads that were cut off, learns words, builds graphs and takes events from a stream,
+    until it is cancelled.
 
-    With ``opened`` also the bases that other processes write to are learnt from.
+    With ``follow`` also the bases that other processes write to are learnt from.
     """
     from qianxun.graph.build import run_graph_updates
     from qianxun.jobs.graph_worker import run_graph_models
@@ -146,12 +153,24 @@ async def run_background(
             raise BadInput("事件缺少 knowledge_base_id，或它不是整数", hint="写上知识库的编号")
         return await (await events(str(event.get("tenant") or LOCAL_TENANT), base)).handle(event)
 
+    async def read(upload: Upload, path: Path) -> None:
+        from qianxun.indexing.files import read_again
+
+        await read_again(await opened(upload.tenant, upload.knowledge_base), upload, path)
+        work.set()
+
+    async def give_up(upload: Upload, path: Path) -> None:
+        from qianxun.indexing.files import give_up
+
+        await give_up(await opened(upload.tenant, upload.knowledge_base), upload, path)
+
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(run_indexer(records, work, drain))
+        tasks.create_task(run_inbox(inbox, read, give_up))
         tasks.create_task(keep_learning(open_bases))
         tasks.create_task(run_graph_updates(open_bases))
         tasks.create_task(run_graph_models(open_bases))
-        if opened is not None and records.process:
+        if follow and records.process:
             from qianxun.jobs.follow_writes import follow_writes
 
             tasks.create_task(follow_writes(records, opened))

@@ -10,6 +10,7 @@ import hashlib
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -32,6 +33,7 @@ from qianxun.indexing.add import (
     store,
     stream,
 )
+from qianxun.indexing.inbox import ATTEMPTS, Inbox, Upload
 from qianxun.indexing.maintenance import keep_up
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.ignore import IGNORE_FILE
@@ -278,9 +280,10 @@ async def add_file(
     restore: bool = True,
     wait: bool = True,
     on_accepted: Accept = nothing,
+    inbox: Inbox | None = None,
 ) -> Accepted:
     """Adds the file at ``path``, which users know by its ``name``. Raises Refused, MissingExtra or BadInput; one that
-    was received, but cannot be read, is listed as failed.
+    was received, but cannot be read, is listed as failed. With an ``inbox`` it is durable before it is read.
 
     ``source`` says where it came from, ``relative_path`` where it is in the folder that it was sent with. Without a
     ``doc_id`` the same name of the same owner is the same document. With ``keep_labels`` what was given with it earlier
@@ -296,22 +299,63 @@ async def add_file(
     mark = fingerprint(base, file.fingerprint, name, PARSER_VERSION, labels)
     if known is not None and known.status == "indexed" and known.fingerprint == mark:
         return Accepted(file.id, known.key, known.generation, "unchanged")
+    origin = source or name
+    upload = Upload(
+        base.about.tenant, base.id, file.id, name, labels, origin, relative_path, known.generation if known else 0
+    )
+    async with inbox.until_stored(upload, file.path) if inbox else nullcontext(nothing) as stored:
+        submission = await _read_upload(
+            base, _Changed(replace(file, relative_path=relative_path), labels, mark), origin
+        )
+
+        def accepted_now() -> None:
+            stored()
+            on_accepted()
+
+        if wait:
+            (accepted,) = await add_submissions(base, in_batches(stream([submission])), on_accepted=accepted_now)
+        else:
+            (accepted,) = await store(base, [submission])
+    return accepted
+
+
+async def _read_upload(base: OpenBase, one: _Changed, origin: str) -> Submission:
+    """An uploaded file as its document. Raises Refused, MissingExtra or BadInput, and lists it as failed."""
     with TemporaryDirectory(prefix="qianxun-") as folder:
         # Parsers go by the name: its extension says what to try, its stem what an unnamed table is called.
-        link = Path(folder) / _file_name(name)
-        link.symlink_to(file.path)
-        linked = replace(file, path=link, relative_path=relative_path)
+        link = Path(folder) / _file_name(one.source.name)
+        link.symlink_to(one.source.path)
+        linked = replace(one, source=replace(one.source, path=link))
         try:
-            document, _ = await _read_file(base, linked, labels)
+            document, _ = await _read_file(base, linked.source, linked.labels)
         except UNREAD as error:
-            await asyncio.to_thread(_remember, base, _Changed(linked, labels, mark), str(error), source or name)
+            await asyncio.to_thread(_remember, base, linked, str(error), origin)
             raise
-    submission = Submission(replace(document, source=source or name), mark)
-    if wait:
-        (accepted,) = await add_submissions(base, in_batches(stream([submission])), on_accepted=on_accepted)
-    else:
-        (accepted,) = await store(base, [submission])
-    return accepted
+    return Submission(replace(document, source=origin), one.fingerprint)
+
+
+async def read_again(base: OpenBase, upload: Upload, path: Path) -> None:
+    """Takes in an upload that was received, but not read, unless its document was given anew since."""
+    known, _ = await asyncio.to_thread(_stored, base, upload.doc_id)
+    if (known.generation if known else 0) == upload.generation:
+        await add_file(
+            base,
+            path,
+            upload.labels,
+            name=upload.name,
+            source=upload.source,
+            relative_path=upload.relative_path,
+            doc_id=upload.doc_id,
+            wait=False,
+        )
+
+
+async def give_up(base: OpenBase, upload: Upload, path: Path) -> None:
+    """Lists an upload as failed whose reading was cut off again and again."""
+    file = await asyncio.to_thread(_uploaded, path, upload.name, upload.doc_id)
+    mark = fingerprint(base, file.fingerprint, upload.name, PARSER_VERSION, upload.labels)
+    reason = f"读这个文件时服务中断了 {ATTEMPTS} 次：请检查文件，重新上传"
+    await asyncio.to_thread(_remember, base, _Changed(file, upload.labels, mark), reason, upload.source)
 
 
 def upload_id(name: str, labels: Labels) -> str:
