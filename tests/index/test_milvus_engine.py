@@ -10,6 +10,7 @@ import pytest
 from qianxun import Engine
 from qianxun.core.errors import RecallFailed, RetrieverUnavailable
 from qianxun.core.types import Eq
+from qianxun.engine.admin.doctor import BaseHealth, examine
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import schema_for
 from qianxun.index.milvus import states
@@ -42,9 +43,11 @@ def test_an_engine_over_milvus_keeps_its_promises(tmp_path: Path, milvus: LightS
             await engine.delete_document(base, "a")
             assert "a" not in await found(engine, base, "住院费用报销比例")
             assert (await engine.admin.verify(base)).is_clean
+        assert [health.index for health in await asyncio.to_thread(_health, chosen)] == ["ready", "ready"]
         async with Engine.open(settings=chosen, background=False) as engine:
             assert await found(engine, base, "红楼梦甄士隐", top_k=1) == {"b"}
             _lose(milvus, chosen, base)
+            assert [health.index for health in await asyncio.to_thread(_health, chosen)] == ["unusable", "ready"]
             assert not (await engine.admin.verify(base)).is_clean
             assert await engine.admin.rebuild(base) == 2
             assert (await engine.admin.verify(base)).is_clean
@@ -55,6 +58,10 @@ def test_an_engine_over_milvus_keeps_its_promises(tmp_path: Path, milvus: LightS
     with serving(well) as service:
         asyncio.run(story(settings(tmp_path, milvus, service.url)))
     assert not (tmp_path / "index").exists()
+
+
+def _health(chosen: Settings) -> tuple[BaseHealth, ...]:
+    return examine(chosen).bases
 
 
 def _lose(server: LightServer, chosen: Settings, base: int) -> None:
@@ -73,6 +80,7 @@ def test_a_search_says_that_the_server_is_away_and_what_was_accepted_comes_in_la
             base = (await engine.create_knowledge_base("医保")).id
             await engine.add_documents(base, DOCUMENTS[:1])
             milvus_server.stop()
+            assert [health.index for health in await asyncio.to_thread(_health, chosen)] == ["away"]
             with pytest.raises((RecallFailed, RetrieverUnavailable), match="Milvus"):
                 await engine.retrieve(base, "住院费用报销比例")
             with pytest.raises(RetrieverUnavailable):

@@ -3,6 +3,7 @@ the database, also while another process owns the folder; it changes nothing."""
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import sqlite3
 from dataclasses import dataclass
@@ -14,26 +15,37 @@ from typing import Literal, TypeAlias
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from qianxun.core.errors import IndexUnusable, QianxunError
-from qianxun.core.types import STORED_STATUSES, KnowledgeBase
+from qianxun.core.errors import IndexUnusable, MissingExtra, QianxunError, RetrieverUnavailable
+from qianxun.core.types import STORED_STATUSES, IndexStamp, KnowledgeBase
 from qianxun.engine.admin.database import disk_problem, has_records
 from qianxun.engine.folder_lock import DATABASE, is_exposed, owner_of
 from qianxun.engine.settings import Settings
-from qianxun.engine.storage import acknowledged_file, database_url, folder_bytes, index_folder, reach
+from qianxun.engine.storage import (
+    acknowledged_file,
+    database_url,
+    folder_bytes,
+    index_backend,
+    index_folder,
+    is_index_shared,
+    reach,
+)
 from qianxun.index.embedded.index import CURRENT
 from qianxun.index.embedded.index import examine as examine_index
 from qianxun.records import bases, listing, outbox
 from qianxun.records.database.acknowledged import Loss, losses, missing
 from qianxun.records.database.open import connect
 from qianxun.records.database.ownership import identity
+from qianxun.text.chinese import Analyser
 
-IndexState: TypeAlias = Literal["ready", "missing", "unfinished", "unusable", "other_model", "other_records"]
+IndexState: TypeAlias = Literal["ready", "missing", "unfinished", "unusable", "away", "other_model", "other_records"]
 
 # name, modules, what it gives
 EXTRAS = (
     ("office", ("docx", "pptx"), "读 Word（DOCX）与 PowerPoint（PPTX）", "reads Word and PowerPoint"),
     ("pdf", ("pdfplumber", "pypdfium2"), "读 PDF", "reads PDF"),
     ("ocr", ("rapidocr",), "认出图片与扫描件里的文字", "reads images and scans"),
+    ("postgres", ("psycopg",), "记录与索引放进 PostgreSQL", "records and indexes in PostgreSQL"),
+    ("milvus", ("pymilvus",), "索引放进 Milvus", "indexes in Milvus"),
     ("redis", ("redis",), "几个进程共用缓存的答案（cache.url）", "answers cached for several processes"),
     ("sentence-transformers", ("sentence_transformers",), "用 sentence-transformers 的模型", "more models"),
 )
@@ -49,7 +61,8 @@ class Extra:
 
 @dataclass(frozen=True, slots=True)
 class BaseHealth:
-    """An index that is not ready is built again when the base is opened; ``reason`` is why it is unusable."""
+    """An index that is not ready is built again when the base is opened, but for one whose server is ``away``;
+    ``reason`` is why it is unusable."""
 
     name: str
     embedding_model: str
@@ -124,6 +137,8 @@ def _base(tx: Connection, base: KnowledgeBase, settings: Settings) -> BaseHealth
     reason = ""
     if settings.index.backend == "embedded":
         index, reason = _index(index_folder(settings, identity(tx)), base, owner_of(settings.folder) is not None)
+    elif is_index_shared(settings):
+        index, reason = asyncio.run(_index_on_server(settings, identity(tx), base))
     return BaseHealth(
         name=base.name,
         embedding_model=base.embedding_model,
@@ -134,6 +149,23 @@ def _base(tx: Connection, base: KnowledgeBase, settings: Settings) -> BaseHealth
         index=index,
         reason=reason,
     )
+
+
+async def _index_on_server(settings: Settings, database: str, base: KnowledgeBase) -> tuple[IndexState, str]:
+    """Reads the whole index, too."""
+    analysis = Analyser(base.config.get("dictionary", ())).version
+    stamp = IndexStamp(base.embedding_model, base.dimension, analysis, base.identity)
+    try:
+        index = await index_backend(settings, database if settings.records.url else "").open(base.id, stamp)
+        try:
+            await index.check()
+        finally:
+            await index.close()
+    except IndexUnusable as error:
+        return "unusable", error.message
+    except (MissingExtra, RetrieverUnavailable) as error:
+        return "away", str(error)
+    return "ready", ""
 
 
 def _index(root: Path, base: KnowledgeBase, is_in_use: bool) -> tuple[IndexState, str]:

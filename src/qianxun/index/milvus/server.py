@@ -44,7 +44,12 @@ class Expression(Protocol):
 THREADS: Final = 8
 CONNECT_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 0.3  # after which a lost connection has been tried anew
-CHANNEL: Final = {"grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 200}
+# A server may hang up on whoever asks during a long call, as the driver does every ten seconds, whether it is alive.
+CHANNEL: Final = {
+    "grpc.initial_reconnect_backoff_ms": 100,
+    "grpc.max_reconnect_backoff_ms": 200,
+    "grpc.keepalive_time_ms": 300_000,
+}
 READ_SECONDS: Final = 30.0
 WRITE_SECONDS: Final = 120.0
 MOST_HITS: Final = 16_384  # that Milvus gives at once, of a search or a query

@@ -68,13 +68,14 @@ def _base_json(base: BaseHealth) -> dict[str, Any]:
         "missing": tr("索引在首次使用时建立", "the index is built on first use"),
         "unfinished": tr("上次写到一半，下次打开时收尾", "a write was cut short; completed on next opening"),
         "unusable": tr(f"{reason}，下次打开时自动重建", f"{reason}; rebuilt on next opening"),
+        "away": tr("索引的服务器不在", "the server of the index is away"),
         "other_model": tr("索引属于另一个模型，下次打开时自动重建", "built by another model; rebuilt on next opening"),
         "other_records": tr(
             "索引由别的知识库的记录建成，下次打开时自动重建", "built of another base's records; rebuilt on next opening"
         ),
     }
     state = "foreign" if base.index.startswith("other_") else base.index
-    trouble = _quarantined(base.quarantined, f"qianxun kb show {base.name}")
+    trouble = reason if base.index == "away" else _quarantined(base.quarantined, f"qianxun kb show {base.name}")
     return {**fields, "index": state, "index_told": explained[base.index], "trouble": trouble}
 
 
