@@ -72,6 +72,12 @@ $(PEERS)/.installed: requirements/bench.txt requirements/bench-torch.txt
 	-$(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r requirements/bench-torch.txt
 	@touch $@
 
+# A real server of Milvus, of an old version, for a long test; it listens on every address of the machine.
+.venv-milvus/.installed: requirements/milvus-2.3.txt
+	$(PYTHON) -m venv .venv-milvus
+	.venv-milvus/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r $<
+	@touch $@
+
 bench: $(VENV)/.dev $(PEERS)/.installed
 	$(BIN)/python -m benchmarks
 
@@ -105,4 +111,4 @@ lock: $(VENV)/.dev
 	requirements/lock.sh
 
 clean:
-	rm -rf $(VENV) $(PEERS) .bench-cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) .venv-milvus .bench-cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
