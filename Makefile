@@ -8,11 +8,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test tests lint format bench quality torture lock dist image clean
+.PHONY: help demo serve cluster test tests lint format bench quality torture lock dist image clean
 
 help:
 	@echo "make demo     装好并带你走一遍：建库、入库、检索、带出处的回答"
 	@echo "make serve    装好并启动 HTTP 服务，在 http://127.0.0.1:8000"
+	@echo "make cluster  一个小集群：PostgreSQL、Valkey、Milvus，三个副本和一个 worker，杀掉一个看少了什么；Ctrl-C 结束"
 	@echo "make test     装好并跑全部检查与测试"
 	@echo "make lint     只跑 ruff 与 mypy"
 	@echo "make bench    性能对照（输出比值）"
@@ -46,6 +47,10 @@ demo: $(VENV)/.core
 
 serve: $(VENV)/.service
 	@$(BIN)/qianxun --data $(DEMO_DATA) serve
+
+# The servers are wheels of the development environment: nothing else has to be installed.
+cluster: $(VENV)/.dev
+	@$(BIN)/python examples/cluster/run.py
 
 # Lint and types run beside the tests: mypy works on one processor, and tests often wait.
 test: $(VENV)/.dev
