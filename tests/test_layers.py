@@ -67,6 +67,7 @@ DRIVERS = {
     "pymilvus": {"index/milvus/server.py"},
     "grpc": {"index/milvus/server.py"},
     "milvus_lite": {"testing/milvus.py"},
+    "pymysql": set(),  # by SQLAlchemy alone
     "redis": {"jobs/redis_events.py", "retrieve/redis_cache.py"},
     "mcp": {"doors/mcp/server.py"},
     "mcp_types": set(),  # `mcp` has all of it

@@ -511,8 +511,9 @@ def _store(
 
 
 def _complete(base: OpenBase, ready: Sequence[Ready]) -> dict[int, tuple[range, range]]:
-    with base.records.writing() as tx, paused_collection():
-        return documents.complete(tx, base.id, [(*version, prepared) for (_, _, version), prepared in ready])
+    with paused_collection():
+        prepared = [(*version, each) for (_, _, version), each in ready]
+        return base.records.run(lambda tx: documents.complete(tx, base.id, prepared))
 
 
 def _fresh(base: OpenBase, ready: Sequence[Ready], accepted: Sequence[Accepted]) -> Fresh:

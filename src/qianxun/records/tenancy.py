@@ -50,6 +50,10 @@ class BaseRecords:
     async def write(self, work: Callable[[Connection], Result]) -> Result:
         return await self.records.write(lambda tx: self._checked(tx, work))
 
+    def run(self, work: Callable[[Connection], Result]) -> Result:
+        """`write` in this thread."""
+        return self.records.run(lambda tx: self._checked(tx, work))
+
     async def is_there(self) -> bool:
         try:
             await self.read(lambda _: None)

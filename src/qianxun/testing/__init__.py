@@ -8,6 +8,7 @@ you write; required abilities come first in each, optional ones are tested where
     parser_conformance    ParserConformance
     arm_conformance       ArmConformance (TextContext: a base of a few texts)
     postgres, bolt        a PostgreSQL with pgvector and a Bolt server that come as wheels, started per test run
+    mysql                 a MariaDB, where the machine has its programs
 
 Imported by tests only; needs pytest, and hypothesis for indexes. May import core, text, records, ingest and models.
 """

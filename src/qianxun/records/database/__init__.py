@@ -1,2 +1,3 @@
-"""The database under the records: `open` connects and migrates, `statements` runs, `counters` number, `postgres` and
-`ownership` are about servers, `disk_errors` about files, `acknowledged` counts what was committed."""
+"""The database under the records: `open` connects and migrates, `statements` runs, `counters` number. What differs
+between servers is in `server`, with `postgres` and `mysql` behind it; `ownership` and `clock` are about processes that
+share one, `migrating` about changes that nothing undoes, `disk_errors` about files."""
