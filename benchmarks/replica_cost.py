@@ -75,7 +75,8 @@ async def measure(kind: str, count: int, questions: int) -> dict[str, Any]:
             for start in range(0, count, BATCH):
                 await engine.add_documents(base, [Document(*one) for one in texts[start : start + BATCH]])
             taken_in = time.process_time() - ours, theirs() - server
-            asked = [text[len(text) // 2 :][:QUESTION] for _, text in texts[:: max(1, count // questions)]][:questions]
+            middles = (text[len(text) // 2 :].strip()[:QUESTION] for _, text in texts[:: max(1, count // questions)])
+            asked = [text for text in middles if text][:questions]
             for text in asked[:10]:
                 await engine.retrieve(base, f"{text}？")
             ours, server = time.process_time(), theirs()

@@ -1,4 +1,4 @@
-"""Several replicas over records on MySQL, with the index on PostgreSQL: the promises of `test_together` and
+"""Several replicas over records on MySQL, with the index on PostgreSQL or Milvus: the promises of `test_together` and
 `test_lease` once more."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pytest
 
 from qianxun.engine.settings import Settings
 from qianxun.records import Records
+from qianxun.testing.milvus import LightServer
 from tests.replicas import engines, test_lease, test_together
 
 CHOSEN: tuple[Callable[..., None], ...] = (
@@ -48,7 +49,34 @@ def test_it_holds(
     monkeypatch.setattr(engines, "settings", on_mysql)
     given: dict[str, Any] = {"tmp_path": tmp_path, "monkeypatch": monkeypatch, "postgres_url": postgres_url}
     promise(**{name: given[name] for name in inspect.signature(promise).parameters})
-    records = Records.open(migrated_mysql_url)
+    assert has_leases(migrated_mysql_url), "it did not work on MySQL"
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        test_together.test_what_one_has_written_every_one_finds_and_what_one_has_deleted_none_does,
+        pytest.param(test_together.test_writers_on_all_replicas_at_once_lose_nothing, marks=pytest.mark.long),
+    ],
+    ids=lambda given: given.__name__.removeprefix("test_"),
+)
+def test_it_holds_with_the_index_in_milvus(
+    promise: Callable[..., None],
+    tmp_path: Path,
+    milvus: LightServer,
+    migrated_mysql_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual = engines.settings
+    there = {"index.backend": "milvus", "milvus.host": milvus.host, "milvus.port": milvus.port}
+    monkeypatch.setattr(engines, "settings", lambda folder, url, **chosen: usual(folder, url, **there, **chosen))
+    promise(tmp_path=tmp_path, postgres_url=migrated_mysql_url)
+    assert has_leases(migrated_mysql_url), "it did not work on MySQL"
+
+
+def has_leases(url: str) -> bool:
+    records = Records.open(url)
     with records.reading() as tx:
-        assert tx.exec_driver_sql("SELECT count(*) FROM leases").scalar(), "it did not work on MySQL"
+        count = tx.exec_driver_sql("SELECT count(*) FROM leases").scalar_one()
     records.close()
+    return bool(count)

@@ -512,8 +512,8 @@ def _store(
 
 def _complete(base: OpenBase, ready: Sequence[Ready]) -> dict[int, tuple[range, range]]:
     with paused_collection():
-        prepared = [(*version, each) for (_, _, version), each in ready]
-        return base.records.run(lambda tx: documents.complete(tx, base.id, prepared))
+        work = [(*version, prepared) for (_, _, version), prepared in ready]
+        return base.records.run(lambda tx: documents.complete(tx, base.id, work))
 
 
 def _fresh(base: OpenBase, ready: Sequence[Ready], accepted: Sequence[Accepted]) -> Fresh:
