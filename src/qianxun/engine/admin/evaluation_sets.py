@@ -34,15 +34,19 @@ from qianxun.core.types import Chunk, KnowledgeBase
 from qianxun.engine.admin.evaluate import MODES, NEED_MODEL, OPTIONS, Problems, found_chunks, search_as
 from qianxun.engine.engine import Engine
 from qianxun.evaluation.cases import (
+    HEADER,
+    QRELS,
     Labels,
     first_relevant,
     is_in,
+    judgement_lines,
+    query_lines,
     ranked,
     read_cases,
     write_cases,
     write_corpus,
 )
-from qianxun.evaluation.dataset import load_documents
+from qianxun.evaluation.dataset import QUERIES, load_documents
 from qianxun.evaluation.experiment import SIGNIFICANT, randomisation_test
 from qianxun.evaluation.metrics import METRICS, NDCG, mean_scores, measured
 from qianxun.records import evaluations, listing
@@ -197,6 +201,11 @@ class Evaluations:
         except OSError as error:
             raise BadInput(f"写不了 {folder}：{error.strerror}", hint="检查目录与权限") from error
         return len(cases)
+
+    async def exported_files(self, set_id: int) -> dict[str, str]:
+        """The files of `export_folder` but for the corpus: name → text."""
+        cases = await self.cases(set_id)
+        return {QUERIES: "".join(query_lines(cases)), QRELS: HEADER + "".join(judgement_lines(cases))}
 
     # ── runs ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -25,7 +25,7 @@ from qianxun.examples.insert import Watch, remove
 from qianxun.examples.library import ExampleLibrary
 from qianxun.examples.results import RetrievedExample
 from qianxun.examples.statistics import ExampleRef, LibraryStatistics, NearPair
-from qianxun.examples.store import MIGRATIONS
+from qianxun.examples.store import MIGRATIONS, ExampleStore
 
 __all__ = [
     "Adopted",
@@ -41,12 +41,14 @@ __all__ = [
     "compare_settings",
     "expected_names",
     "import_examples",
+    "import_into",
     "library_statistics",
     "migrate_library",
     "missing_migrations",
     "reembed",
     "remove_examples",
     "run_migrations",
+    "store_statistics",
     "try_examples",
     "write_template",
 ]
@@ -62,6 +64,17 @@ def library_statistics(settings: Settings, near: float) -> LibraryStatistics:
     """Counts, and pairs of examples whose cosine is at least ``near``."""
     with open_examples(settings) as store:
         return statistics.library_statistics(store, near)
+
+
+def store_statistics(store: ExampleStore, near: float) -> LibraryStatistics:
+    """The same of a store that is open, such as an engine's."""
+    store.prepare()
+    return statistics.library_statistics(store, near)
+
+
+def import_into(store: ExampleStore, file: Path) -> ImportReport:
+    """`import_file` into a store that is open, such as an engine's."""
+    return import_file(file, store)
 
 
 def reembed(settings: Settings, watch: Watch = nothing) -> tuple[int, str, int]:
@@ -86,7 +99,7 @@ def compare_settings(labelled: Path, first: Settings, second: Settings) -> Compa
     """An A/B test: which of two settings finds the labelled examples better, and whether that may be chance.
 
     The file is a list, or JSONL, of ``{"query": …, "expected": [user_input, …]}``. Both settings search their own
-    library, usually the same. Needs the extra `eval`. Raises BadInput for a file that cannot be used.
+    library, usually the same. Raises BadInput for a file that cannot be used.
     """
     rows = read_values(labelled)
     for number, row in enumerate(rows, 1):

@@ -7,7 +7,7 @@ from qianxun.engine.settings import Settings
 from qianxun.records import keys
 from qianxun.records.keys import KeyRow, Scope
 
-__all__ = ["KeyRow", "issue_key", "list_keys", "revoke_key"]
+__all__ = ["KeyRow", "Scope", "issue_key", "list_keys", "revoke_key"]
 
 
 def issue_key(settings: Settings, tenant: str, scope: Scope, name: str = "") -> tuple[KeyRow, str]:

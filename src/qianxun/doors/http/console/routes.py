@@ -8,10 +8,25 @@ from fastapi import APIRouter
 
 from qianxun.doors.http.console import assets
 from qianxun.doors.http.console.page import Page
-from qianxun.doors.http.console.pages import ask, base_settings, bases, bench, document, sign_in
+from qianxun.doors.http.console.pages import (
+    ask,
+    base_settings,
+    bases,
+    bench,
+    document,
+    evaluation,
+    examples,
+    graph,
+    health,
+    keys,
+    logs,
+    models,
+    sign_in,
+    tables,
+)
 
 # In the order of the navigation: each has PAGE and router.
-MODULES: Final = (bench, bases, ask)
+MODULES: Final = (bench, bases, ask, evaluation, logs, graph, tables, examples, models, keys, health)
 PAGES: Final[tuple[Page, ...]] = tuple(module.PAGE for module in MODULES)
 
 # Pages that are reached from others.
