@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from qianxun.core.errors import BadInput
 from qianxun.core.model_types import MODEL_TYPES, NewModel, check_key
 from qianxun.doors.http.concurrency import cancelled_with_client
-from qianxun.doors.http.console.forms import ConsoleRoute, Fields, form, query
+from qianxun.doors.http.console.forms import ConsoleRoute, Fields, form
 from qianxun.doors.http.console.page import Page, Text
 from qianxun.doors.http.console.render import redirect, render, translate
 from qianxun.doors.http.context import TenantEngine, Writer, service_of
@@ -21,6 +21,7 @@ PAGE: Final = Page(
     Text("登记、试一次、设为默认；密钥只写不读", "Register, try, make the default; keys are write-only"),
 )
 DEFAULT_USER: Final = "console"
+EXAMPLE: Final = "https://api.example.com/v1"
 TYPES: Final = {
     "embedding": Text("向量", "embedding"),
     "chat": Text("问答", "chat"),
@@ -41,7 +42,7 @@ async def models_page(request: Request, engine: TenantEngine) -> Response:
 async def _page(request: Request, engine: Any, tested: dict[str, Any]) -> Response:
     values: dict[str, Any] = {"models": await engine.registry.list(), "types": TYPES, "user": DEFAULT_USER}
     values |= {"own": engine.embeddings.offered(), "rerankers": engine.catalog.rerankers(), "tested": tested}
-    values["filled"] = query(request)
+    values["example"] = EXAMPLE
     return render(request, "models.html", **values)
 
 
