@@ -552,3 +552,26 @@ def test_what_the_index_took_but_nobody_acknowledged_is_settled_on_opening(
             assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize("background", [True, False])
+def test_verify_does_not_wait_for_a_model_that_hangs(
+    tmp_path: Path, background: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "PATIENCE", 0.2)
+
+    async def story() -> None:
+        model = GatedEmbedding("卡住")
+        async with opened(tmp_path, model, background=background) as (engine, kb):
+            await engine.add_documents(kb, [doc("d", "卡住的文档。")], wait=False)
+            if background:
+                assert await asyncio.to_thread(model.entered.wait, 60)
+            try:
+                verdict = await asyncio.wait_for(engine.admin.verify(kb), 60)
+                assert [finding.kind for finding in verdict.findings] == ["waiting"]
+            finally:
+                model.gate.set()
+            monkeypatch.setattr(upkeep, "PATIENCE", 60.0)
+            assert (await engine.admin.verify(kb)).is_clean
+
+    asyncio.run(story())

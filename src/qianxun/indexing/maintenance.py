@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ REBUILD_PAGE = 1000  # chunks that are read, and embedded where the model is ano
 REBUILD_ENTRIES = 10_000  # entered into the index at once: see `indexing.BATCH_ROWS`
 SAMPLE = 100  # vectors that `verify` compares: so many of the newest chunks, and so many spread over all
 LOOKS = 5  # how often `verify` waits for a moment without writes
+PATIENCE = 30.0  # seconds that it waits for documents to be prepared: their model may never answer
 
 
 Progress = Callable[[int], None]
@@ -180,20 +181,41 @@ def _revise(base: OpenBase) -> None:
 async def verify(base: OpenBase) -> Verdict:
     """Compares the index with the records, key by key, and the vectors of a sample, after it has caught up.
 
-    Under constant writes there may be no moment at which both can be compared; then it reports what is pending.
+    Under constant writes there may be no moment at which both can be compared; then it reports what is pending, and so
+    it does where documents wait for a model that does not answer.
     """
     for _ in range(LOOKS):
+        is_late = False
         with suppress(IndexUnusable):  # what the index cannot take is found below
-            await drain(base)
+            is_late = await _is_late(drain(base))
         if is_graph_enabled(base):
             await extract_missing_facts(base)
-        async with waited_turn(base):  # the index does not change; the records are read in one transaction
+        async with AsyncExitStack() as stack:
+            # The index does not change; the records are read in one transaction.
+            while await _is_late(stack.enter_async_context(waited_turn(base))):
+                snapshot = await asyncio.to_thread(_look, base)
+                if snapshot.waiting:  # for whoever has the turn
+                    return _verdict(base, snapshot, snapshot.findings)
             if is_graph_enabled(base):
                 await extract_missing_facts(base)  # of chunks that entered the index since: from here on none does
             snapshot = await asyncio.to_thread(_look, base)
             findings = (*snapshot.findings, *await _check_index(base, snapshot))
-        if not snapshot.waiting:
+        if is_late or not snapshot.waiting:
             break
+    return _verdict(base, snapshot, findings)
+
+
+async def _is_late(work: Awaitable[object]) -> bool:
+    """Whether it was given up, since it takes too long."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await work
+    except TimeoutError:
+        return True
+    return False
+
+
+def _verdict(base: OpenBase, snapshot: _Snapshot, findings: tuple[Finding, ...]) -> Verdict:
     return Verdict(base.about.name, snapshot.tally.get("indexed", 0), snapshot.tally["chunks"], findings)
 
 
