@@ -558,7 +558,7 @@ def test_what_the_index_took_but_nobody_acknowledged_is_settled_on_opening(
 def test_verify_does_not_wait_for_a_model_that_hangs(
     tmp_path: Path, background: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "PATIENCE", 0.2)
+    monkeypatch.setattr(upkeep, "CATCH_UP_SECONDS", 0.2)
 
     async def story() -> None:
         model = GatedEmbedding("卡住")
@@ -571,7 +571,7 @@ def test_verify_does_not_wait_for_a_model_that_hangs(
                 assert [finding.kind for finding in verdict.findings] == ["waiting"]
             finally:
                 model.gate.set()
-            monkeypatch.setattr(upkeep, "PATIENCE", 60.0)
+            monkeypatch.setattr(upkeep, "CATCH_UP_SECONDS", 60.0)
             assert (await engine.admin.verify(kb)).is_clean
 
     asyncio.run(story())

@@ -41,7 +41,7 @@ REBUILD_PAGE = 1000  # chunks that are read, and embedded where the model is ano
 REBUILD_ENTRIES = 10_000  # entered into the index at once: see `indexing.BATCH_ROWS`
 SAMPLE = 100  # vectors that `verify` compares: so many of the newest chunks, and so many spread over all
 LOOKS = 5  # how often `verify` waits for a moment without writes
-PATIENCE = 30.0  # seconds that it waits for documents to be prepared: their model may never answer
+CATCH_UP_SECONDS = 30.0  # seconds that it waits for documents to be prepared: their model may never answer
 
 
 Progress = Callable[[int], None]
@@ -208,7 +208,7 @@ async def verify(base: OpenBase) -> Verdict:
 async def _is_late(work: Awaitable[object]) -> bool:
     """Whether it was given up, since it takes too long."""
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(CATCH_UP_SECONDS):
             await work
     except TimeoutError:
         return True
