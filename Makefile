@@ -18,7 +18,7 @@ help:
 	@echo "make lint     只跑 ruff 与 mypy"
 	@echo "make bench    性能对照（输出比值）"
 	@echo "make quality  全部中文评测集上的排序质量（首次运行要嵌入全部文档，约一小时）"
-	@echo "make torture  反复 kill -9 入库进程并核对；逐个系统调用断电（需要 strace）；翻转数据库与 WAL 的位；一万步随机交错与模型比对；随机请求与并发读写拷问服务；文件数不够、磁盘写满时的答复；有害的文件各占多少；十部长篇小说入库看内存"
+	@echo "make torture  反复 kill -9 入库进程并核对；逐个系统调用断电（需要 strace）；翻转数据库与 WAL 的位；一万步随机交错与模型比对；随机请求与并发读写拷问服务；文件数不够、磁盘写满时的答复；几个进程同用一个数据库时逐个 kill -9、停住、重启服务器；有害的文件各占多少；十部长篇小说入库看内存"
 	@echo "make dist     打包：dist/ 里的 wheel 与源码包"
 	@echo "make image    容器镜像 qianxun（需要 docker）"
 	@echo "make lock     重新生成带哈希的依赖锁"
@@ -98,6 +98,8 @@ torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --siege 100
 	$(BIN)/python -m tests.torture --cuts 500
 	$(BIN)/python -m tests.torture --shortages 600
+	$(BIN)/python -m tests.torture --replicas 200
+	$(BIN)/python -m tests.torture --replicas 200 --unfenced
 	$(BIN)/python -m tests.torture --soak 60
 	$(BIN)/python -m tests.torture --hostile
 	$(BIN)/python -m tests.torture --novels

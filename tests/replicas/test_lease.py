@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from qianxun import Document
@@ -16,6 +15,7 @@ from qianxun.core.errors import LeaseLost
 from qianxun.core.types import IndexBatch
 from qianxun.index.postgres import tables
 from qianxun.records import Records, leases
+from tests.replicas.audit import audited, lapsed_writes
 from tests.replicas.engines import found, replicas
 
 SHORT = {"index.lease_seconds": 0.2}
@@ -103,35 +103,6 @@ def stop_before_writing(base: Any) -> tuple[asyncio.Event, asyncio.Event]:
     base.lease._renewed = lambda turn: stopped(base.lease, turn)
     base.serving.index.apply = late
     return reached, resume
-
-
-def audited(url: str) -> None:
-    """Has the database note the fence of every write to an index, in the order of their commits."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        (schema,) = connection.execute(
-            "SELECT schemaname FROM pg_tables WHERE tablename = 'builds' AND schemaname LIKE 'qianxun_index%'"
-        ).fetchone() or ("",)
-        connection.execute(
-            f"""CREATE TABLE audit (at bigserial PRIMARY KEY, base bigint, fence bigint);
-                CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
-                BEGIN INSERT INTO audit (base, fence) VALUES (NEW.base, NEW.fence); RETURN NEW; END $$;
-                CREATE TRIGGER noted AFTER UPDATE ON {schema}.builds FOR EACH ROW
-                WHEN (NEW.generation > OLD.generation) EXECUTE FUNCTION note();"""
-        )
-
-
-def lapsed_writes(url: str) -> list[str]:
-    """Writes whose fence is lower than that of an earlier one."""
-    with psycopg.connect(url) as connection:
-        rows = connection.execute("SELECT base, fence FROM audit ORDER BY at").fetchall()
-    highest: dict[int, int] = {}
-    lapsed = []
-    for base, fence in rows:
-        if fence < highest.get(base, 0):
-            lapsed.append(f"base {base}: fence {fence} after {highest[base]}")
-        highest[base] = max(fence, highest.get(base, 0))
-    assert rows
-    return lapsed
 
 
 def test_a_consumer_that_was_stopped_cannot_write_after_another_took_over(tmp_path: Path, postgres_url: str) -> None:

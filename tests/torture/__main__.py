@@ -30,6 +30,8 @@ def main() -> None:
     asked.add_argument("--siege", type=int, default=0, help="so many writes by each of 16 writers, beside 16 readers")
     asked.add_argument("--cuts", type=int, default=0, help="cut off so many streamed answers, each in another way")
     asked.add_argument("--shortages", type=int, default=0, help="so many calls with few descriptors, on a full disk")
+    asked.add_argument("--replicas", type=int, default=0, help="so many times kill or stop one of four processes")
+    asked.add_argument("--unfenced", action="store_true", help="… that compare no fences: it must be seen")
     asked.add_argument("--soak", type=float, default=0, help="so many minutes of steady work, whose memory is watched")
     asked.add_argument("--hostile", action="store_true", help="read hostile files and look at what each takes")
     asked.add_argument("--novels", action="store_true", help="index ten long novels and look at the memory")
@@ -52,6 +54,8 @@ def main() -> None:
         _cut(told.cuts, told.seed)
     if told.shortages:
         _run_short(told.shortages, told.seed)
+    if told.replicas:
+        _kill_replicas(told.replicas, told.seed, unfenced=told.unfenced)
     if told.soak:
         _soak(told.soak, told.seed)
     if told.hostile:
@@ -183,6 +187,26 @@ def _run_short(calls: int, seed: int) -> None:
         sys.stdout.writelines(f"  {line}\n" for line in answers.wrong[:20])
         wrong = wrong or bool(answers.wrong)
     if wrong:
+        sys.exit(1)
+
+
+def _kill_replicas(rounds: int, seed: int, *, unfenced: bool) -> None:
+    from qianxun.testing.postgres import own_server
+    from tests.torture.replicas import Tally, torture_replicas
+
+    def tell(tally: Tally) -> None:
+        sys.stdout.write(f"  {tally.rounds} rounds, {tally.acknowledged} acknowledged, {tally.searches} searches\n")
+        sys.stdout.flush()
+
+    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder, own_server() as server:
+        tally = torture_replicas(Path(folder), server, rounds, seed, unfenced=unfenced, watch=tell)
+    sys.stdout.writelines(f"{line}\n" for line in tally.broken[:20])
+    sys.stdout.write(
+        f"{tally.rounds} rounds ({tally.done}): {tally.acknowledged} acknowledged, {tally.searches} searches, "
+        f"{tally.uncertain} requests given up, caught up within {tally.slowest_catch_up:.1f} s, "
+        f"{len(tally.broken)} broken promises, {tally.seconds:.0f} s\n"
+    )
+    if bool(tally.broken) is not unfenced:
         sys.exit(1)
 
 

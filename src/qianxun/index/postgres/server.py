@@ -34,6 +34,7 @@ Row = tuple[Any, ...]
 CONNECTIONS: Final = 8  # as many searches at once; PostgreSQL itself allows a hundred by default
 OLD_SECONDS: Final = 3600.0  # a connection's memory grows with every table that it has seen
 READ_SECONDS: Final = 30  # the longest that one statement of a search may take
+IDLE_SECONDS: Final = 60  # a process that hangs inside a transaction keeps others from a base no longer than this
 # A server that is cut off is abandoned after a minute, not after the two hours that TCP would wait.
 CONNECTION_OPTIONS: Final[Mapping[str, Any]] = {
     "connect_timeout": 5,
@@ -47,6 +48,7 @@ CONNECTION_OPTIONS: Final[Mapping[str, Any]] = {
 # moment ago, which the planner knows nothing of, would mislead it.
 READING: Final[Mapping[str, str]] = {
     "statement_timeout": f"{READ_SECONDS}s",
+    "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
     "jit": "off",  # to compile takes longer than any of our statements
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",

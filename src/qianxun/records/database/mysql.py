@@ -32,6 +32,7 @@ from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from qianxun.core.errors import BadInput, BadSettings, RecordsUnavailable
 from qianxun.records.database.server import (
     GRACE_SECONDS,
+    IDLE_SESSION_SECONDS,
     IDLE_WRITER_SECONDS,
     KEEPALIVE_SECONDS,
     WRITE_SECONDS,
@@ -176,7 +177,7 @@ def _for_writing(version: str) -> dict[str, str]:
     theirs = {"transaction_isolation": "'READ-COMMITTED'", "max_execution_time": str(WRITE_SECONDS * 1000)}
     if "oceanbase" in version.lower():
         return theirs | {"ob_query_timeout": str(WRITE_SECONDS * 1_000_000)}
-    return theirs | {"wait_timeout": str(IDLE_WRITER_SECONDS)}
+    return theirs | {"wait_timeout": str(IDLE_SESSION_SECONDS)}
 
 
 def connection_type(driver: Any) -> Any:

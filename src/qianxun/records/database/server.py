@@ -19,7 +19,8 @@ from qianxun.core.errors import RecordsUnavailable
 SQLITE: Final = "sqlite"
 WRITING: Final = "qianxun_writing"  # the execution option of a transaction that writes
 WRITE_SECONDS: Final = 600  # for one statement of a writer: to remove a large base takes a while
-IDLE_WRITER_SECONDS: Final = 300  # a process that hangs inside a transaction blocks all writers no longer than this
+IDLE_WRITER_SECONDS: Final = 30  # a process that hangs inside a transaction blocks all writers no longer than this
+IDLE_SESSION_SECONDS: Final = 300  # … where a server has no such limit but that of a session
 KEEPALIVE_SECONDS: Final = 30
 GRACE_SECONDS: Final = 5.0  # in which a server is to report that a statement's time is up; one that does not hangs
 
