@@ -49,7 +49,7 @@ DRIVERS = {
     "onnxruntime": {"models/local/onnx.py"},
     "tokenizers": {"models/local/onnx.py"},
     "httpcore": {"models/remote/http.py", "models/remote/pinned_transport.py"},
-    "httpx": {"models/local/download_sources.py", "doors/client"},
+    "httpx": {"models/local/download_sources.py", "doors/client", "doors/http/workers/forward.py"},
     "sentence_transformers": {"models/local/sentence_transformers.py"},
     "rapidocr": {"ingest/parse/pages/ocr.py"},
     "pypinyin": set(),  # by tests alone: what is needed of it is in lexicon/sounds.txt

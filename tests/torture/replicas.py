@@ -195,6 +195,7 @@ class Clients:
         self.guard = threading.Lock()
         self.ended = threading.Event()
         self.threads: list[threading.Thread] = []
+        self.searching = httpx.Client(timeout=REQUEST_SECONDS, trust_env=False)
 
     def begin(self) -> None:
         self.ended.clear()
@@ -292,7 +293,7 @@ class Clients:
         """The versions of a document that a search for it finds; None without an answer, or without a whole one."""
         body = {"query": f"编号{doc_id.replace('-', '号')}", "top_k": 100}
         try:
-            answer = httpx.post(f"{address}/v1/retrieval/{self.made.base}", json=body, timeout=REQUEST_SECONDS)
+            answer = self.searching.post(f"{address}/v1/retrieval/{self.made.base}", json=body)
         except httpx.HTTPError:
             return None
         if answer.status_code != 200:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -122,6 +122,7 @@ class Engine:
         settings: Settings | None = None,
         models: Mapping[str, Any] | None = None,
         background: bool | Literal["worker"] = True,
+        reader: bool = False,
     ) -> AsyncIterator[Engine]:
         """Opens a data folder and owns it until the block ends; with records and index on servers it is one of any
         number of engines on them.
@@ -129,13 +130,15 @@ class Engine:
         Without ``settings`` they are read from file and environment. ``models`` are the caller's own, by name: ours, or
         those of sentence-transformers and LangChain. With ``background`` tasks index, retry, learn words and build
         graphs, as "worker" also after the writes of other processes; without it, calls that wait for their result index
-        what they add. Raises FolderInUse, BadSettings or
-        RecordsUnavailable.
+        what they add. A ``reader`` only searches, beside the process that owns the folder. Raises FolderInUse,
+        BadSettings or RecordsUnavailable.
         """
         settings = settings or load(arguments={"data": str(data) if data is not None else None})
-        with owned(settings.folder, shared=is_shared(settings)):
-            engine = await asyncio.to_thread(wire, Engine, settings, dict(models or {}))
-            indexer = asyncio.create_task(engine._run_background(follow=background == "worker")) if background else None
+        with nullcontext() if reader else owned(settings.folder, shared=is_shared(settings)):
+            engine = await asyncio.to_thread(wire, Engine, settings, dict(models or {}), reader=reader)
+            indexer = None
+            if background and not reader:
+                indexer = asyncio.create_task(engine._run_background(follow=background == "worker"))
             try:
                 yield engine
             finally:

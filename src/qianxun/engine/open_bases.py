@@ -53,6 +53,7 @@ class OpenBases:
     wake: Callable[[], None]  # tells the indexer that there is work
     lexicon: str = ""  # of graphs
     lease_seconds: float = LEASE_SECONDS
+    is_reader: bool = False  # another process writes, and repairs
     repairs: Repairs = field(default_factory=Repairs)
     in_memory: FairSlots = field(default_factory=lambda: FairSlots(IN_MEMORY))
     committing: FairSlots = field(default_factory=lambda: FairSlots(max(2, os.cpu_count() or 1)))
@@ -81,7 +82,7 @@ class OpenBases:
         """The opened base: its index is sound and up to date with the records, its settings are what another process
         has made of them. Raises NotFound."""
         found = self._open.get(knowledge_base)
-        if found is not None and self.records.process:
+        if found is not None and self.has_others:
             found = await self.follow(found)
         if found is None:
             await self.own(knowledge_base, tenant).read(nothing)  # another tenant's base fails fast
@@ -89,6 +90,11 @@ class OpenBases:
         if found.about.tenant != tenant:
             raise bases.missing(knowledge_base)
         return found
+
+    @property
+    def has_others(self) -> bool:
+        """Whether other processes may change what is open here."""
+        return self.is_reader or self.records.process != 0
 
     # ── what other processes have changed ────────────────────────────────────────────────────────
 
@@ -119,7 +125,7 @@ class OpenBases:
         try:
             return await search()
         except RecallFailed:
-            if not self.records.process:
+            if not self.has_others:
                 raise
             await self.follow(base)
             if base.serving is serving:
@@ -311,6 +317,8 @@ class OpenBases:
         try:
             index = await self.backend.open(about.id, stamp)
         except IndexUnusable as error:
+            if self.is_reader:
+                raise
             unusable = str(error)
             index = await self.backend.build(about.id, stamp)
 
@@ -335,8 +343,10 @@ class OpenBases:
             rerank_cache=RerankCache(shared=self.scores, origin=about.identity),
             model_threads=self.model_threads,
             indexed=self.indexed,
-            damaged=self.repairs.begin,
+            damaged=self._report if self.is_reader else self.repairs.begin,
         )
+        if self.is_reader:
+            return base
         try:
             if unusable:
                 log.warning("index of base %s is rebuilt from the records: %s", about.id, unusable)
@@ -346,6 +356,9 @@ class OpenBases:
             await base.serving.retire()
             raise
         return base
+
+    def _report(self, base: OpenBase, reason: str) -> None:
+        log.error("index of base %s is damaged; the process that writes to it repairs it: %s", base.id, reason)
 
     async def _is_made(self, base: OpenBase) -> bool:
         """Opens the index that another process has made meanwhile, if it has."""

@@ -82,6 +82,18 @@ def index_backend(settings: Settings, database: str = "") -> IndexBackend:
     return created
 
 
+def reader_backend(settings: Settings) -> IndexBackend:
+    """The index in the data folder, for a process beside the one that writes to it. Raises BadSettings."""
+    if settings.records.url or settings.index.backend != "embedded":
+        raise BadSettings(
+            "serve --workers 用于数据目录里的记录与索引",
+            hint="记录与索引在服务器上时不需要它：直接多运行几个 qianxun serve",
+        )
+    from qianxun.index.embedded.reader import create_reader
+
+    return create_reader(index_folder(settings), exact_limit=settings.index.exact_limit)
+
+
 def is_index_shared(settings: Settings) -> bool:
     """Whether several processes may use the index at once: one on a server. Its module says so by ``SHARED``."""
     name = settings.index.backend

@@ -16,13 +16,21 @@ from qianxun.core.ingest_types import EventOutcome
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import MIB
 from qianxun.core.log_types import IndexTime, Recalled
-from qianxun.core.ports import nothing
+from qianxun.core.ports import IndexBackend, nothing
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.engine.embedding_models import Embeddings, model_folders
 from qianxun.engine.model_catalog import ModelCatalog, open_registry
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import EventSettings, Settings
-from qianxun.engine.storage import acknowledged_file, database_url, index_backend, is_shared, open_cache, reach
+from qianxun.engine.storage import (
+    acknowledged_file,
+    database_url,
+    index_backend,
+    is_shared,
+    open_cache,
+    reach,
+    reader_backend,
+)
 from qianxun.indexing.inbox import Inbox, Upload, run_inbox
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
@@ -53,25 +61,28 @@ class Hooks:
     indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
 
 
-def wire(make: Callable[..., Made], settings: Settings, models: Mapping[str, Any]) -> Made:
-    """An engine: ``make`` is given its parts by name."""
+def wire(make: Callable[..., Made], settings: Settings, models: Mapping[str, Any], *, reader: bool = False) -> Made:
+    """An engine: ``make`` is given its parts by name. A ``reader`` searches beside the process that writes."""
     together = is_shared(settings)
     records = Records.open(
         database_url(settings),
         reach(settings),
         alone=not together,
         together=together,
-        acknowledged=acknowledged_file(settings),
+        acknowledged=None if reader else acknowledged_file(settings),
     )
     try:
         brought = {name: model_of_any_kind(model, name) for name, model in models.items()}
-        return make(**_parts(settings, brought, records))
+        backend = reader_backend(settings) if reader else index_backend(settings, records.identity)
+        return make(**_parts(settings, brought, records, backend, reader=reader))
     except BaseException:
         records.close()  # a database on a server would seem to be in use
         raise
 
 
-def _parts(settings: Settings, models: Mapping[str, Any], records: Records) -> dict[str, Any]:
+def _parts(
+    settings: Settings, models: Mapping[str, Any], records: Records, backend: IndexBackend, *, reader: bool
+) -> dict[str, Any]:
     if settings.graph.lexicon:
         from qianxun.graph.extract.domain import load_domain
 
@@ -85,7 +96,6 @@ def _parts(settings: Settings, models: Mapping[str, Any], records: Records) -> d
     )
     threads, work, hooks = ModelThreads(), asyncio.Event(), Hooks()
     parsers = ParserPool(parsing.workers, limits)
-    backend = index_backend(settings, records.identity)
     cache, scores = open_cache(settings)
     embeddings = Embeddings(settings, models)
     catalog = ModelCatalog(settings, model_folders(settings), models)
@@ -117,6 +127,7 @@ def _parts(settings: Settings, models: Mapping[str, Any], records: Records) -> d
             work.set,
             settings.graph.lexicon,
             settings.index.lease_seconds,
+            is_reader=reader,
         ),
         "inbox": Inbox(settings.folder / "inbox"),
         "_work": work,

@@ -34,6 +34,7 @@ from qianxun.engine.wiring import preload
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from starlette.types import ASGIApp
 
 log = logging.getLogger(__name__)
 
@@ -56,26 +57,46 @@ async def serve(settings: Settings, on_start: Callable[[str], object] = lambda u
     Raises BadInput if the address cannot be bound, Forbidden if it is not this machine's own and there is no key,
     FolderInUse if another process has the data folder.
     """
+    with bound(settings.service.host, settings.service.port) as listener:
+        await serve_on(listener, settings, on_start)
+
+
+async def serve_on(
+    listener: socket.socket,
+    settings: Settings,
+    on_start: Callable[[str], object] = lambda url: None,
+    *,
+    public: socket.socket | None = None,
+    reader: bool = False,
+    around: Callable[[FastAPI], ASGIApp] | None = None,
+) -> None:
+    """`serve` on a socket that is bound already; ``public`` is where requests come from, if that is another one.
+
+    A ``reader`` searches beside the process that writes (`workers`); ``around`` makes the application that is served.
+    """
     preload()
     raise_descriptor_limit()
     limit_arenas()
-    with bound(settings.service.host, settings.service.port) as listener:
-        background = settings.service.background
-        async with _opened_spans() as spans, Engine.open(settings=settings, background=background) as engine:
+    background = settings.service.background
+    opened = Engine.open(settings=settings, background=background, reader=reader)
+    async with _opened_spans() as spans, opened as engine:
+        if not reader:
             check_background(engine)
-            check_address(engine, listener)
+            check_address(engine, public or listener)
             await asyncio.to_thread(uploads.remove_leftovers, settings.folder, shared=engine.is_one_of_many)
-            app = create_app(engine, settings, spans)
-            server = Server(app, settings, on_start)
-            with on_signals({signal.SIGINT: server.stop, signal.SIGTERM: server.drain}):
-                bases = await indexes_to_open(app.state.service)  # before the first readiness probe
-                opening = asyncio.create_task(open_indexes(app.state.service, bases))
-                try:
-                    await server.serve(sockets=[listener])
-                finally:
-                    opening.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await opening
+        app = create_app(engine, settings, spans)
+        server = Server(app, settings, on_start)
+        if around is not None:
+            server.config.app = around(app)
+        with on_signals({signal.SIGINT: server.stop, signal.SIGTERM: server.drain}):
+            bases = await indexes_to_open(app.state.service)  # before the first readiness probe
+            opening = asyncio.create_task(open_indexes(app.state.service, bases))
+            try:
+                await server.serve(sockets=[listener])
+            finally:
+                opening.cancel()
+                with suppress(asyncio.CancelledError):
+                    await opening
 
 
 @asynccontextmanager
@@ -139,6 +160,8 @@ def check_background(engine: Engine) -> None:
 
 
 def url_of(listener: socket.socket) -> str:
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{listener.getsockname()}"
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

@@ -27,6 +27,15 @@ def serve(
             help="在这里建索引；不要时留给 qianxun worker · index here, or leave that to qianxun worker",
         ),
     ] = True,
+    workers: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=64,
+            help="另用几个进程检索，一个写入；默认都在一个进程里 · so many processes search, one writes",
+        ),
+    ] = 0,
 ) -> None:
     """启动 HTTP 服务，直到 Ctrl-C · run the HTTP service until Ctrl-C"""
     from qianxun.doors.http import require_drivers
@@ -42,8 +51,14 @@ def serve(
     if not background:
         arguments["service.background"] = False
     settings = load(file=session.config, arguments=arguments)
+    serving = run(settings, _show_address)
+    if workers:
+        from qianxun.doors.http.workers.supervise import serve_with_workers
+
+        serving.close()
+        serving = serve_with_workers(settings, workers, session.config, arguments, _show_address)
     with logs_as_lines(sys.stderr), asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(run(settings, _show_address))
+        runner.run(serving)
     out().print(tr("已停下，数据都已存好。", "Stopped; everything is stored."), style="green")
 
 
