@@ -343,10 +343,15 @@ def main() -> int:
     parser.add_argument("--questions", type=int, default=QUESTIONS, help="different ones")
     parser.add_argument("--real", type=int, default=REAL, help="passages embedded with the model")
     parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--workers", type=int, default=0, help="measure so many processes against one instead")
     given = parser.parse_args()
     if not SCALE.exists():
         print(f"no passages to measure with: {SCALE.name} is not beside this checkout", file=sys.stderr)
         return 2
+    if given.workers:
+        from benchmarks.workers import tell
+
+        return 0 if tell(given.workers, given.passes, given.seconds) else 1
     told = run(given.count, given.passes, given.seconds, given.cache, given.questions, given.real)
     print(json.dumps(told, ensure_ascii=False, indent=1))
     print(f"{table(told['levels'])}\n\nWith a cache of answers:\n\n{table(told['with_cache'])}", file=sys.stderr)

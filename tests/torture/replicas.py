@@ -218,7 +218,7 @@ class Clients:
                     self._delete(client, known)
                 else:
                     self._put(client, known, wait=drawn.random() < 0.7)
-                self.ended.wait(drawn.random() * 0.05)
+                self.ended.wait(drawn.random() * (1.0 if known.is_uncertain else 0.05))
 
     def _chosen(self, drawn: random.Random, fresh: str) -> Known:
         """An earlier document or a new one, which no other thread works on."""

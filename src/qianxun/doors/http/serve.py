@@ -111,8 +111,9 @@ async def _opened_spans() -> AsyncIterator[Spans | None]:
 
 
 @contextmanager
-def bound(host: str, port: int) -> Iterator[socket.socket]:
-    """A listening socket of this address. Raises BadInput, whose hint says what to do."""
+def bound(host: str, port: int, *, shared: bool = False) -> Iterator[socket.socket]:
+    """A listening socket of this address, or one of several that share it. Raises BadInput, whose hint says what to
+    do."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError, OverflowError) as error:
@@ -122,6 +123,8 @@ def bound(host: str, port: int) -> Iterator[socket.socket]:
     # waits for the other side's delayed acknowledgement takes 40 ms longer.
     with socket.socket(family, kind, protocol) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         try:
             listener.bind(address)
             listener.listen(2048)

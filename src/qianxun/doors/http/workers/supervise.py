@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,22 +42,23 @@ async def serve_with_workers(
     `serve` raises, and BadSettings where records or index are on a server.
     """
     reader_backend(settings)
-    with (
-        bound(settings.service.host, settings.service.port) as public,
-        TemporaryDirectory(prefix="qianxun-") as place,
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as private,
-    ):
-        address = str(Path(place) / "writer")
-        private.bind(address)
+    with bound(settings.service.host, settings.service.port) as probe:  # which nobody else has
+        host, port = probe.getsockname()[:2]
+    with ExitStack() as stack:
+        # A socket for each: on one for all, whoever wakes first would take every connection that is waiting.
+        public = [stack.enter_context(bound(host, port, shared=True)) for _ in range(count)]
+        place = Path(stack.enter_context(TemporaryDirectory(prefix="qianxun-"))) / "writer"
+        private = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        private.bind(str(place))
         private.listen(2048)
         private.setblocking(False)
 
-        def child(role: Role) -> _Child:
-            descriptors = (public.fileno(), private.fileno())
-            return _Child(Start(role, *descriptors, address, str(config or ""), dict(arguments)))
+        def child(role: Role, listener: socket.socket) -> _Child:
+            descriptors = (listener.fileno(), private.fileno())
+            return _Child(Start(role, *descriptors, str(place), str(config or ""), dict(arguments)))
 
-        supervisor = _Supervisor(child("writer"), [child("reader") for _ in range(count)])
-        await supervisor.run(lambda: on_start(url_of(public)))
+        supervisor = _Supervisor(child("writer", public[0]), [child("reader", listener) for listener in public])
+        await supervisor.run(lambda: on_start(url_of(public[0])))
 
 
 @dataclass
