@@ -28,6 +28,7 @@ from qianxun.core.types import (
 from qianxun.index import shared
 from qianxun.index.embedded import index as embedded
 from qianxun.index.milvus import index as milvus
+from qianxun.index.milvus import terms as milvus_terms
 from qianxun.index.postgres import check as postgres_check
 from qianxun.index.postgres import index as postgres
 from qianxun.index.postgres import postings as postgres_postings
@@ -151,11 +152,17 @@ def test_after_random_work_as_an_index_of_what_is_left(
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("coordinates", [milvus_terms.TERM_BITS, 700])
 def test_milvus_after_random_work_as_an_index_of_what_is_left(
-    tmp_path: Path, milvus_uri: str, schema: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, milvus_uri: str, schema: str, coordinates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the chunks have become much longer than the first ones were, by which its vectors are weighed."""
+    """Also where the chunks have become much longer than the first ones were, by which its vectors are weighed; and
+    where there are so few coordinates that terms meet at theirs."""
     monkeypatch.setattr(shared, "FREQUENT_LEAST", 10)
+    monkeypatch.setattr(milvus_terms, "TERM_BITS", coordinates)
+    monkeypatch.setattr(milvus_terms, "hashed", milvus_terms.hashed.__wrapped__)
+    monkeypatch.setattr(milvus_terms, "SUM_AFTER", 300)
+    monkeypatch.setattr(milvus_terms, "FEW_CHANGES", 20)
     chance = random.Random(5)
 
     async def story() -> None:

@@ -180,14 +180,14 @@ class MilvusIndex:
         check_filter(where)
 
         def work(milvus: Milvus, state: State) -> Ranking:
-            known = self._holding(milvus, state, terms)
+            known = self._terms(milvus, state, terms)
             search = keywords.Search(milvus, self.name, state, known, self._options.gram_weight, bm25)
             return keywords.match(search, terms, limit, require, self._allowed(milvus, state, where))
 
         return await self._read(work)
 
     async def count(self, terms: Terms) -> TermCounts:
-        return await self._read(lambda milvus, state: keywords.count(state, self._holding(milvus, state, terms), terms))
+        return await self._read(lambda milvus, state: keywords.count(state, self._terms(milvus, state, terms), terms))
 
     async def inventory(self) -> Inventory:
         def work(milvus: Milvus, state: State) -> Inventory:
@@ -270,12 +270,11 @@ class MilvusIndex:
             known.frequencies = known.frequencies.follow(milvus, self.name, state)
             return known.frequencies
 
-    def _holding(self, milvus: Milvus, state: State, wanted: Terms) -> dict[int, int]:
-        """In how many chunks each of these terms occurs."""
+    def _terms(self, milvus: Milvus, state: State, wanted: Terms) -> keywords.Known:
         known = self._about(state)
         with self._guard:
             known.frequencies = known.frequencies.follow(milvus, self.name, state)
-            return {term: known.frequencies.of(term) for term in keywords.coordinates(wanted)}
+            return keywords.known(known.frequencies, wanted)
 
     def _allowed(self, milvus: Milvus, state: State, where: Filter) -> Condition:
         """What a filter asks of a row, from a small cache."""

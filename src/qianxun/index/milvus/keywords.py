@@ -28,18 +28,26 @@ EXTRA: Final = 512  # candidates, beyond four times the limit, that are looked a
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """The coordinates of a query's terms (0: of none), and in how many chunks each occurs."""
+
+    places: Mapping[sparse.Term, int]
+    holding: Mapping[sparse.Term, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Search:
-    """What a search of one state needs; ``frequencies`` of the terms of its query."""
+    """What a search of one state needs."""
 
     milvus: Milvus
     name: str
     state: State
-    frequencies: Mapping[int, int]
+    known: Known
     gram_weight: float
     bm25: Bm25
 
     def holding(self, field: str, term: str) -> int:
-        return min(self.frequencies[sparse.coordinate(field, term)], self.state.contents)
+        return min(self.known.holding[field, term], self.state.contents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +63,18 @@ class Weighed:
         return dict(zip(self.terms.tolist(), self.weights.tolist(), strict=True))
 
 
-def coordinates(terms: Terms) -> list[int]:
-    """Of all that `match` may want to know the frequencies of."""
+def known(frequencies: sparse.Frequencies, terms: Terms) -> Known:
     named = ((WORDS, distinct(terms.words)), (GRAMS, distinct(terms.grams)))
-    return [sparse.coordinate(field, term) for field, own in named for term in own]
+    places = frequencies.places([(field, term) for field, own in named for term in own])
+    return Known(places, {term: frequencies.of(place) if place else 0 for term, place in places.items()})
 
 
-def count(state: State, frequencies: Mapping[int, int], terms: Terms) -> TermCounts:
+def count(state: State, known: Known, terms: Terms) -> TermCounts:
     """In how many entries each term occurs."""
     return TermCounts(
         state.contents,
-        {word: frequencies[sparse.coordinate(WORDS, word)] for word in distinct(terms.words)},
-        {gram: frequencies[sparse.coordinate(GRAMS, gram)] for gram in distinct(terms.grams)},
+        {word: known.holding[WORDS, word] for word in distinct(terms.words)},
+        {gram: known.holding[GRAMS, gram] for gram in distinct(terms.grams)},
     )
 
 
@@ -80,7 +88,7 @@ def match(search: Search, terms: Terms, limit: int, require: Require, where: Con
     is_hopeless = require == "all" and any(search.holding(WORDS, word) == 0 for word in words)
     if limit <= 0 or not known or is_hopeless:
         return Ranking.of((), top)
-    query = _weighed({term: weights[term] for term in known}, words if require == "all" else ())
+    query = _weighed(search, {term: weights[term] for term in known}, words if require == "all" else ())
     return _best(search, query, limit, where & search.state.of_kinds(*CHUNKS), top)
 
 
@@ -99,8 +107,8 @@ def _weight(search: Search, field: str, term: str) -> float:
     return weight * (search.gram_weight if field == GRAMS else 1.0)
 
 
-def _weighed(weights: Mapping[tuple[str, str], float], required: Sequence[str]) -> Weighed:
-    table = sorted((sparse.coordinate(*term), term, weight) for term, weight in weights.items())
+def _weighed(search: Search, weights: Mapping[sparse.Term, float], required: Sequence[str]) -> Weighed:
+    table = sorted((search.known.places[term], term, weight) for term, weight in weights.items())
     return Weighed(
         np.array([number for number, _, _ in table], dtype=np.uint32),
         np.array([0 if field == WORDS else 1 for _, (field, _), _ in table], dtype=np.int64),

@@ -1,10 +1,11 @@
 """What is stored where, and the state that says which of it counts.
 
-A build is a collection; the alias of a base means its current one. A row is one of seven kinds:
+A build is a collection; the alias of a base means its current one. A row is one of eight kinds:
 
     CONTENT, QUESTION           a chunk or a question with a vector …
     WORDED, UNVECTORED          … and without one
     ADDED, REMOVED              how many entries came, and went, with each term (`terms`)
+    NAMED                       which terms the coordinates are those of
     VALUES                      values of an attribute, for filters that compare or spell them (`facts`)
 
 The state is a property of the collection, which Milvus changes atomically and shows to every reader at once: rows that
@@ -30,8 +31,8 @@ from qianxun.index.milvus.conditions import Condition, among, between, either
 from qianxun.index.milvus.server import Milvus
 from qianxun.index.shared import unusable
 
-FORMAT: Final = 1
-CONTENT, QUESTION, WORDED, UNVECTORED, ADDED, REMOVED, VALUES = range(7)
+FORMAT: Final = 2
+CONTENT, QUESTION, WORDED, UNVECTORED, ADDED, REMOVED, VALUES, NAMED = range(8)
 CHUNKS: Final = (CONTENT, WORDED)
 ENTRIES: Final = (CONTENT, QUESTION, WORDED, UNVECTORED)
 STATE: Final = "qianxun.state."
@@ -65,7 +66,7 @@ class State:
     vectors: tuple[int, int] = (0, 0)  # of content, of questions
     top_keys: tuple[int, int] = (-1, -1)  # the highest that ever came: a higher one replaces nothing
     averages: tuple[float, float] = (0.0, 0.0)  # the lengths by which sparse vectors are weighed; 0: none is yet
-    first_count: int = 0  # the rows of ADDED and REMOVED from here …
+    first_count: int = 0  # the rows of ADDED, REMOVED and NAMED from here …
     next_count: int = 0  # … to below here are counted
     counted: int = 0  # terms in the first of them, which sums up what came before
     logged: int = 0  # terms in the others

@@ -19,6 +19,7 @@ from qianxun.index.milvus.states import (
     CHUNKS,
     CONTENT,
     ENTRIES,
+    NAMED,
     OWN_ROWS,
     QUESTION,
     REMOVED,
@@ -63,13 +64,13 @@ def apply(
     state = _purge(writer, milvus, name, state)
     dying = _dying(milvus, name, state, batch.removed, entries)
     state = _without(state, dying)
-    chunks = [terms.counted(entry.words, entry.grams) if entry.field == "content" else None for entry in entries]
+    chunks, names = _counted(entries, frequencies)
     state = _weighed(state, [chunk for chunk in chunks if chunk is not None])
     rows = list(_rows(state, entries, chunks, matrix))
     state = _with(state, entries, chunks)
     added = terms.holding(chunk.times for chunk in chunks if chunk is not None)
     removed = terms.holding(row["sparse"] for row in dying if row["kind"] in CHUNKS)
-    counts, state = _counts(state, added, removed, frequencies)
+    counts, state = _counts(state, added, removed, names, frequencies)
     values, hashes = facts.unwritten(_owners(entries), writer.written)
     others, state = _values(state, values)
     numbered = [
@@ -84,6 +85,16 @@ def apply(
         writer.written.clear()
     writer.written |= hashes
     return replace(state.with_rows(len(numbered)), watermark=batch.sequence, timestamp=timestamp)
+
+
+def _counted(
+    entries: Sequence[IndexEntry], frequencies: terms.Frequencies
+) -> tuple[list[terms.Counted | None], dict[int, int]]:
+    """The terms of each chunk (None: of a question), and the names that coordinates get by them."""
+    tokens = [terms.tokenised(entry.words, entry.grams) if entry.field == "content" else None for entry in entries]
+    every = dict.fromkeys(term for own in tokens if own is not None for term in own.terms())
+    places, names = frequencies.placed(list(every))
+    return [None if own is None else terms.counted(own, places) for own in tokens], names
 
 
 def _owners(entries: Iterable[IndexEntry]) -> list[Attributes]:
@@ -214,20 +225,22 @@ def _with(state: State, entries: Sequence[IndexEntry], chunks: Sequence[terms.Co
 
 
 def _counts(
-    state: State, added: Mapping[int, int], removed: Mapping[int, int], frequencies: terms.Frequencies
+    state: State,
+    added: Mapping[int, int],
+    removed: Mapping[int, int],
+    names: Mapping[int, int],
+    frequencies: terms.Frequencies,
 ) -> tuple[list[dict[str, Any]], State]:
     """The rows that count terms: what this batch changed or, when a good many have come, the sum of all."""
     logged = state.logged + len(added) + len(removed)
+    changes: tuple[tuple[int, Mapping[int, int]], ...] = ((NAMED, names), (ADDED, added), (REMOVED, removed))
     if logged > max(terms.SUM_AFTER, state.counted // 2):
-        everything = frequencies.with_changes(added, removed)
-        first = state.next_count
-        rows = [_count_row(state, ADDED, first + at, part) for at, part in enumerate(_parts(everything))]
-        state = replace(state, first_count=first, next_count=first + len(rows), counted=len(everything), logged=0)
-        return rows, state
-    rows = []
-    for kind, counts in ((ADDED, added), (REMOVED, removed)):
-        for part in _parts(counts):
-            rows.append(_count_row(state, kind, state.next_count + len(rows), part))
+        everything, known = frequencies.with_changes(added, removed), frequencies.names() | dict(names)
+        changes = ((NAMED, {term: known[term] for term in everything if term in known}), (ADDED, everything))
+        state = replace(state, first_count=state.next_count, counted=len(everything))
+        logged = 0
+    parts = [(kind, part) for kind, counts in changes for part in _parts(counts)]
+    rows = [_count_row(state, kind, state.next_count + at, part) for at, (kind, part) in enumerate(parts)]
     return rows, replace(state, next_count=state.next_count + len(rows), logged=logged)
 
 
@@ -261,4 +274,4 @@ def _values(state: State, values: Mapping[str, Sequence[Any]]) -> tuple[list[dic
 def forget_counts(milvus: Milvus, name: str, before: State, after: State) -> None:
     """Deletes rows of counts that were summed up, but for those that readers of the last sum may still want."""
     if after.first_count != before.first_count:
-        milvus.delete(name, among("kind", (ADDED, REMOVED)) & compared("key", "<", before.first_count))
+        milvus.delete(name, among("kind", (ADDED, REMOVED, NAMED)) & compared("key", "<", before.first_count))
