@@ -92,7 +92,18 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# On MySQL in `make torture` alone: what they find there their neighbours find, too.
+LONG_ON_MYSQL = (
+    "test_hostile_texts_come_back_as_they_were",
+    "test_every_write_raises_the_generation_whether_or_not_the_index_follows",
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are marked as long are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.name.startswith(tuple(f"{name}[mysql" for name in LONG_ON_MYSQL)):
+            item.add_marker(pytest.mark.long)
     items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.torture.rounds import torture
 
 
-@pytest.mark.parametrize("server", ["postgres", "mysql"])
+@pytest.mark.parametrize("server", ["postgres", pytest.param("mysql", marks=pytest.mark.long)])
 def test_a_killed_writer_loses_nothing_and_blocks_nobody(
     tmp_path: Path, request: pytest.FixtureRequest, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

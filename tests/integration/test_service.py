@@ -53,7 +53,7 @@ def test_documents_are_written_found_changed_and_deleted(
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("kind", [postgres, mysql], ids=["postgres", "mysql"])
+@pytest.mark.parametrize("kind", [postgres, pytest.param(mysql, marks=pytest.mark.long)], ids=["postgres", "mysql"])
 def test_a_service_without_its_database_says_so_and_comes_back_with_it(
     tmp_path: Path, request: pytest.FixtureRequest, kind: ModuleType
 ) -> None:
