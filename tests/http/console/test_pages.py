@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from qianxun import samples
 from qianxun.core.log_types import Feedback
 from qianxun.core.types import Document
 from qianxun.doors.http.console.ego import SHOWN, Neighbour, ego_graph
@@ -310,4 +311,21 @@ def test_a_drawing_escapes_names_and_has_room(tmp_path: Path) -> None:
     assert "<script" not in drawn
     values: list[Any] = [float(x) for x in re.findall(r'c[xy]="([\d.-]+)"', drawn)]
     assert min(values) > 0
-    assert MODEL
+
+
+def test_examples_come_from_a_workbook_and_are_found(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with browsing(tmp_path, {"vectorization.model": MODEL, "examples.similarity_threshold": 0.0}) as browser:
+            page = await browser.open("/console/examples")
+            assert "还没有示例库" in page.text
+            workbook = next(Path(samples.__file__).parent.glob("*.xlsx"))
+            sent = {"token": token_of(page.text)}
+            files = {"file": (workbook.name, workbook.read_bytes())}
+            page = await browser.http.post("/console/examples/import", data=sent, files=files)
+            assert "新增 71 条" in text_of(page.text), text_of(page.text)[:500]
+            found = await browser.open("/console/examples", q="血压多少算高血压？")
+            assert "连续量一周" in found.text
+            wrong = await browser.http.post("/console/examples/import", data=sent, files={"file": ("a.exe", b"MZ")})
+            assert (wrong.status_code, "不认识" in wrong.text) == (400, True)
+
+    asyncio.run(story())

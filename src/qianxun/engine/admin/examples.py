@@ -67,8 +67,7 @@ def library_statistics(settings: Settings, near: float) -> LibraryStatistics:
 
 
 def store_statistics(store: ExampleStore, near: float) -> LibraryStatistics:
-    """The same of a store that is open, such as an engine's."""
-    store.prepare()
+    """The same of a store that is open, such as an engine's. Raises NotFound where there is no library yet."""
     return statistics.library_statistics(store, near)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import UploadFile
 
-from qianxun.core.errors import BadInput, Forbidden, QianxunError
+from qianxun.core.errors import BadInput, Forbidden, NotFound, QianxunError
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.doors.http.console.forms import ConsoleRoute, query
 from qianxun.doors.http.console.page import Page, Text
@@ -40,13 +40,15 @@ def _expect_own(engine: Engine) -> None:
 @router.get(PAGE.path)
 async def examples_page(request: Request, engine: TenantEngine) -> Response:
     question = query(request).text("q")
-    values: dict[str, Any] = {"q": question, "found": None, "statistics": None, "trouble": None}
+    values: dict[str, Any] = {"q": question, "found": None, "statistics": None, "trouble": None, "is_missing": False}
     values["is_own"] = engine.tenant == LOCAL_TENANT
     if values["is_own"]:
         try:
             values["statistics"] = await asyncio.to_thread(store_statistics, engine.examples, NEAR)
             if question:
                 values["found"] = await asyncio.to_thread(_searched, engine, question)
+        except NotFound:
+            values["is_missing"] = True
         except QianxunError as error:
             values["trouble"] = error
     return render(request, "examples.html", **values)
