@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 
 GRAPH_SECONDS: Final = 30.0  # for a graph that has to be built or updated first
 RERANKER: Final = "maxsim"  # of `hybrid` in a base with a model
+UNLIKELY: Final = 0.01  # a chance to be right
 UNRELATED: Final = 1e-6  # the score of results that only fill up the list
 FILL: Final = "fill"  # their source: nothing found them
 PAGE: Final = 50
@@ -228,7 +229,10 @@ class ModeSearch:
 
     def related(self, recalled: Recall | None) -> Recall | None:
         """Without what has nothing to do with the question; of documents that the user named, all."""
-        least = UNRELATED_BY_WORDS if self.base.model is None else UNRELATED_SCORE
+        if self.base.model is None:
+            least = UNRELATED_BY_WORDS
+        else:  # what is related may well have no great chance to be the right one
+            least = UNLIKELY if self.base.curves.chances else UNRELATED_SCORE
         if recalled is None or self.plan.named:
             return recalled
         return replace(recalled, results=tuple(found for found in recalled.results if found.score >= least))
