@@ -99,6 +99,7 @@ torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --cuts 500
 	$(BIN)/python -m tests.torture --shortages 600
 	$(BIN)/python -m tests.torture --replicas 200
+	$(BIN)/python -m tests.torture --replicas 200 --milvus
 	$(BIN)/python -m tests.torture --replicas 200 --unfenced
 	$(BIN)/python -m tests.torture --soak 60
 	$(BIN)/python -m tests.torture --hostile

@@ -31,6 +31,7 @@ def main() -> None:
     asked.add_argument("--cuts", type=int, default=0, help="cut off so many streamed answers, each in another way")
     asked.add_argument("--shortages", type=int, default=0, help="so many calls with few descriptors, on a full disk")
     asked.add_argument("--replicas", type=int, default=0, help="so many times kill or stop one of four processes")
+    asked.add_argument("--milvus", action="store_true", help="… whose index is in a light Milvus")
     asked.add_argument("--unfenced", action="store_true", help="… that compare no fences: it must be seen")
     asked.add_argument("--soak", type=float, default=0, help="so many minutes of steady work, whose memory is watched")
     asked.add_argument("--hostile", action="store_true", help="read hostile files and look at what each takes")
@@ -55,7 +56,7 @@ def main() -> None:
     if told.shortages:
         _run_short(told.shortages, told.seed)
     if told.replicas:
-        _kill_replicas(told.replicas, told.seed, unfenced=told.unfenced)
+        _kill_replicas(told.replicas, told.seed, unfenced=told.unfenced, with_milvus=told.milvus)
     if told.soak:
         _soak(told.soak, told.seed)
     if told.hostile:
@@ -190,16 +191,16 @@ def _run_short(calls: int, seed: int) -> None:
         sys.exit(1)
 
 
-def _kill_replicas(rounds: int, seed: int, *, unfenced: bool) -> None:
-    from qianxun.testing.postgres import own_server
+def _kill_replicas(rounds: int, seed: int, *, unfenced: bool, with_milvus: bool) -> None:
     from tests.torture.replicas import Tally, torture_replicas
+    from tests.torture.servers import servers
 
     def tell(tally: Tally) -> None:
         sys.stdout.write(f"  {tally.rounds} rounds, {tally.acknowledged} acknowledged, {tally.searches} searches\n")
         sys.stdout.flush()
 
-    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder, own_server() as server:
-        tally = torture_replicas(Path(folder), server, rounds, seed, unfenced=unfenced, watch=tell)
+    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder, servers(with_milvus=with_milvus) as place:
+        tally = torture_replicas(Path(folder), place, rounds, seed, unfenced=unfenced, watch=tell)
     sys.stdout.writelines(f"{line}\n" for line in tally.broken[:20])
     sys.stdout.write(
         f"{tally.rounds} rounds ({tally.done}): {tally.acknowledged} acknowledged, {tally.searches} searches, "

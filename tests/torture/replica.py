@@ -11,16 +11,18 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from qianxun.core.types import IndexBatch
 from qianxun.doors.cli import main
+from qianxun.index.milvus import index as milvus
+from qianxun.index.postgres import index as postgres
 from qianxun.index.postgres import tables
-from qianxun.index.postgres.index import PostgresIndex
 from qianxun.records import leases
 
 
-def plant_stop(at: Path) -> None:
-    apply = PostgresIndex.apply
+def plant_stop(at: Path, kind: Any) -> None:
+    apply = kind.apply
 
     def is_due() -> bool:
         try:
@@ -29,12 +31,12 @@ def plant_stop(at: Path) -> None:
             return False
         return True
 
-    async def stopping(index: PostgresIndex, batch: IndexBatch) -> None:
+    async def stopping(index: Any, batch: IndexBatch) -> None:
         if is_due():
             os.kill(os.getpid(), signal.SIGSTOP)
         await apply(index, batch)
 
-    PostgresIndex.apply = stopping  # type: ignore[method-assign]
+    kind.apply = stopping
 
 
 def plant_unfenced() -> None:
@@ -44,7 +46,8 @@ def plant_unfenced() -> None:
 
 if __name__ == "__main__":
     given = sys.argv[2:]
-    plant_stop(Path(sys.argv[1]))
+    for kind in (postgres.PostgresIndex, milvus.MilvusIndex):
+        plant_stop(Path(sys.argv[1]), kind)
     if given[0] == "--unfenced":
         plant_unfenced()
         given = given[1:]

@@ -171,7 +171,7 @@ class ReaderIndex(EmbeddedIndex):
 def _identity(base: Path, folder: Path) -> Seen:
     """Other numbers whenever one of the two files has been replaced; () while one is missing."""
     try:
-        found = (os.stat(base / CURRENT), os.stat(folder / STATE))
+        found = (os.stat(f"{base}/{CURRENT}"), os.stat(f"{folder}/{STATE}"))  # joined by pathlib: thrice the time
     except FileNotFoundError:
         return ()
     return tuple((file.st_ino, file.st_mtime_ns, file.st_size) for file in found)
