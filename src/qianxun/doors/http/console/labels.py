@@ -21,6 +21,11 @@ def label(table: str, key: str) -> Text:
     return Text(*label_pair(table, key))
 
 
+def part_label(name: str) -> Text:
+    """A part of a search or an answer that may be degraded: an arm, or another step."""
+    return arm_label(name) if find_arm(name) else label("parts", name)
+
+
 def arm_label(name: str) -> Text:
     arm = find_arm(name)
     return Text(name, name) if arm is None else Text(*arm.label)

@@ -81,7 +81,8 @@ def relative(request: Request, path: str, **parameters: Any) -> str:
     """The address of ``path`` as seen from this request: ``../../console/bench``."""
     up = "../" * (request.scope["path"].count("/") - 1)
     pairs = [(name, value) for name, value in parameters.items() if value not in (None, "")]
-    query = urlencode([(n, v) for n, value in pairs for v in (value if isinstance(value, list | tuple) else [value])])
+    given = ((n, v) for n, value in pairs for v in (value if isinstance(value, list | tuple) else [value]))
+    query = urlencode([(name, value) for name, value in given if value not in (None, "")])
     return f"{up or './'}{quote(path.removeprefix('/'), safe='/')}" + (f"?{query}" if query else "")
 
 

@@ -32,7 +32,7 @@ from qianxun.core.options import AUTO, AskChoices
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.console.answers import ShownAnswer, shown_answer
 from qianxun.doors.http.console.forms import ConsoleRoute, Fields, form, query
-from qianxun.doors.http.console.labels import label
+from qianxun.doors.http.console.labels import label, part_label
 from qianxun.doors.http.console.page import Page, Text
 from qianxun.doors.http.console.render import relative, render, render_part, translate
 from qianxun.doors.http.context import TenantEngine, Writer, answer_slot, trace_id
@@ -85,7 +85,6 @@ async def answer(request: Request, engine: TenantEngine) -> Response:
     """The whole answer as a page: for browsers without scripts."""
     question = await _question(request, engine)
     recorder = AnswerRecorder(request, question.mode)
-    await request.body()
     with recorder.recording():
         async with answer_slot(request):
             made = await engine.ask(question.base.id, question.text, trace_id=trace_id(request), **question.choices)
@@ -219,7 +218,14 @@ def _values(request: Request, question: Question, answer: Answer, failure: str =
     turns = [*question.history, {"role": "user", "content": question.text[:TURN_LIMIT]}]
     turns.append({"role": "assistant", "content": answer.answer[:TURN_LIMIT]})
     history = json.dumps(turns[-TURNS:], ensure_ascii=False)
-    return {"shown": shown, "failure": failure, "history": history, "label": label, "question": question.text}
+    return {
+        "shown": shown,
+        "failure": failure,
+        "history": history,
+        "label": label,
+        "part_label": part_label,
+        "question": question.text,
+    }
 
 
 def _page(

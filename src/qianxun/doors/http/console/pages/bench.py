@@ -19,7 +19,7 @@ from qianxun.core.ingest_types import Facet
 from qianxun.core.log_types import LogEntry
 from qianxun.core.types import Found, KnowledgeBase, Recall
 from qianxun.doors.http.console.forms import ConsoleRoute, form, query
-from qianxun.doors.http.console.labels import arm_label, label
+from qianxun.doors.http.console.labels import arm_label, label, part_label
 from qianxun.doors.http.console.marks import excerpt, matched
 from qianxun.doors.http.console.page import Page, Text
 from qianxun.doors.http.console.render import redirect, render, translate
@@ -85,7 +85,14 @@ async def bench(request: Request, engine: TenantEngine) -> Response:
     search, known = read_search(fields), await engine.knowledge_bases(limit=SHOWN_BASES)
     base = await _base(engine, search, known)
     values: dict[str, Any] = {"bases": known, "base": base, "search": search, "modes": MODES, "fusions": FUSIONS}
-    values |= {"mode_label": _mode_label, "label": label, "arm_label": arm_label, "sides": (), "copies": ()}
+    values |= {
+        "mode_label": _mode_label,
+        "label": label,
+        "part_label": part_label,
+        "arm_label": arm_label,
+        "sides": (),
+        "copies": (),
+    }
     values |= {"facets": (), "history": (), "sets": (), "rerankers": (), "default_set": DEFAULT_SET}
     values |= {"why_chunk": fields.text("why"), "filter_text": ""}
     if base is None:

@@ -36,6 +36,12 @@ document.addEventListener("change", (event) => {
     for (const box of event.target.closest("table").querySelectorAll('tbody input[type="checkbox"]')) box.checked = event.target.checked;
 });
 
+// A list that follows the indexer waits while somebody ticks documents in it.
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const { target } = event.detail;
+  if (target.id === "documents" && target.querySelector("tbody input:checked, details[open]")) event.preventDefault();
+});
+
 document.addEventListener("htmx:afterSettle", (event) => localTimes(event.target));
 localTimes(document);
 document.documentElement.classList.add("scripted");
