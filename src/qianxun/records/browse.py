@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, String, and_, cast, or_, select, update
+from sqlalchemy import Connection, Select, String, and_, cast, or_, select, update
 
 from qianxun.core.errors import BadInput
 from qianxun.core.ingest_types import DocumentContent, DocumentPage, DocumentQuery, Facet, StoredPair
@@ -26,9 +26,18 @@ RETRIED: Final = ("retrying", "quarantined")  # a file that could not be read ha
 
 
 def page(tx: Connection, knowledge_base: int, query: DocumentQuery, *, limit: int, after: str = "") -> DocumentPage:
-    """``after`` is what the last page gave as ``next``. Raises BadInput for one that no page gave."""
-    chosen = listing.state_query().where(DocumentRow.knowledge_base_id == knowledge_base, *_conditions(query))
-    chosen = chosen.where(DocumentRow.status != "deleted")
+    """``after`` is what the last page gave as ``next``. Raises BadInput for one that no page gave.
+
+    The rows of the page are chosen first, and read in full after that: sorting all of a large base with what is shown
+    of it takes three times as long.
+    """
+    columns: tuple[Any, ...] = (DocumentRow.key, DocumentRow.doc_id, DocumentRow.updated_at)
+    chosen: Select[Any] = select(*columns).where(
+        DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted", *_conditions(query)
+    )
+    if query.name or query.suffix or query.content_type or query.field:
+        current = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation)
+        chosen = chosen.join(VersionRow, current)
     if query.order == "newest":
         if after:
             moment, key = _place(after)
@@ -39,11 +48,13 @@ def page(tx: Connection, knowledge_base: int, query: DocumentQuery, *, limit: in
         chosen = chosen.where(DocumentRow.doc_id > after) if is_storable(after) else chosen
         chosen = chosen.order_by(DocumentRow.doc_id)
     found = tx.execute(chosen.limit(limit + 1)).all()
-    states = tuple(listing.states_of(tx, knowledge_base, found[:limit]))
+    shown = {row.key: row for row in select_in(tx, listing.state_query(), DocumentRow.key, [row.key for row in found])}
+    states = listing.states_of(tx, knowledge_base, [shown[row.key] for row in found[:limit] if row.key in shown])
     if len(found) <= limit:
-        return DocumentPage(states)
+        return DocumentPage(tuple(states))
     last = found[limit - 1]
-    return DocumentPage(states, f"{last.updated_at.isoformat()}_{last.key}" if query.order == "newest" else last.doc_id)
+    place = f"{last.updated_at.isoformat()}_{last.key}" if query.order == "newest" else last.doc_id
+    return DocumentPage(tuple(states), place)
 
 
 def _place(after: str) -> tuple[datetime, int]:
