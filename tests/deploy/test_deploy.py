@@ -153,11 +153,15 @@ def test_what_is_stopped_has_time_to_finish() -> None:
     grace = pod("qianxun")["terminationGracePeriodSeconds"]
     (container,) = pod("qianxun")["containers"]
     (_, seconds) = container["lifecycle"]["preStop"]["exec"]["command"]
-    assert grace > CLOSE_SECONDS + int(seconds)
+    (chosen,) = (one["data"] for one in objects() if one["kind"] == "ConfigMap")
+    drain = int(chosen["QIANXUN_SERVICE_DRAIN_SECONDS"])
+    assert grace > CLOSE_SECONDS + drain + int(seconds)
     # Nobody is sent to a pod that goes: it is taken out before the process is told.
     probe = container["readinessProbe"]
     assert int(seconds) >= probe["periodSeconds"]
-    assert int(compose()["services"]["replica"]["stop_grace_period"].rstrip("s")) > CLOSE_SECONDS
+    replica = compose()["services"]["replica"]
+    drain = int(replica["environment"]["QIANXUN_SERVICE_DRAIN_SECONDS"])
+    assert int(replica["stop_grace_period"].rstrip("s")) > CLOSE_SECONDS + drain
 
 
 def test_replicas_are_asked_whether_they_are_ready_and_whether_they_live() -> None:

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, Engine, Table, event, inspect, text, update
+from sqlalchemy import Column, Connection, Engine, Table, event, insert, inspect, text, update
 from sqlalchemy.dialects.mysql.base import MySQLDDLCompiler, MySQLTypeCompiler
 from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -31,6 +31,7 @@ from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 
 from qianxun.core.errors import BadInput, BadSettings, RecordsUnavailable
 from qianxun.records.database.server import (
+    CREATING,
     GRACE_SECONDS,
     IDLE_SESSION_SECONDS,
     IDLE_WRITER_SECONDS,
@@ -52,7 +53,6 @@ READ_ONLY, AUTOMATIC = "qianxun_read_only", "qianxun_automatic"  # execution opt
 READING: Mapping[str, Any] = {READ_ONLY: True}
 SINGLE: Mapping[str, Any] = {AUTOMATIC: True}
 LOCK: Final = "qianxun_writers"  # the table whose only row writers lock
-CREATING: Final = "creating"  # in the place of a version while the tables are being created
 FOREVER: Final = 31_536_000  # seconds, where a server takes no zero for none
 STATEMENT_OVERHEAD: Final = 1024  # bytes of a packet besides the statement
 SSL_MODES: Final = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
@@ -353,29 +353,21 @@ def create(engine: Engine, head: str) -> bool:
     dies among its statements."""
     with _alone(engine) as connection:
         check(connection)
-        versions = VERSIONS.name in inspect(connection).get_table_names()
-        state = connection.execute(VERSIONS.select()).scalars().all() if versions else []
-        if versions and state != [CREATING]:
+        VERSIONS.create(connection, checkfirst=True)
+        state = connection.execute(VERSIONS.select()).scalars().all()
+        if state not in ([], [CREATING]):
             return False
-        if not versions:
+        if not state:
             _expect_room(connection)
-            connection.exec_driver_sql(_with_marker(collation_of(connection.dialect)))
+            connection.execute(insert(VERSIONS).values(version_num=CREATING))
         _create_tables(connection)
         connection.execute(update(VERSIONS).values(version_num=head))
     return True
 
 
-def _with_marker(collation: str) -> str:
-    """Creates the table with its marker at once: no process can die between the two."""
-    return (
-        f"CREATE TABLE {VERSIONS.name} (version_num VARCHAR(32) NOT NULL, PRIMARY KEY (version_num)) "
-        f"ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE={collation} SELECT '{CREATING}' AS version_num"
-    )
-
-
 def _expect_room(connection: Connection) -> None:
     """Raises BadSettings where another program has tables of the same names."""
-    if taken := sorted({*Base.metadata.tables, LOCK} & set(inspect(connection).get_table_names())):
+    if taken := sorted(set(Base.metadata.tables) & set(inspect(connection).get_table_names())):
         raise BadSettings(
             f"数据库里已有别的程序的表 {taken[0]}，没有改动任何东西", hint="在 records.url 里换一个空的数据库"
         )

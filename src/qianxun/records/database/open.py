@@ -31,7 +31,7 @@ from sqlalchemy.exc import ArgumentError
 
 from qianxun.core.errors import BadSettings, MissingExtra
 from qianxun.records.database.postgres import schema_of
-from qianxun.records.database.server import SQLITE, USUAL, WRITING, Reach, server_of
+from qianxun.records.database.server import CREATING, SQLITE, USUAL, WRITING, Reach, server_of
 from qianxun.records.schema import VERSIONS, Base, SchemaReaderRow
 
 if TYPE_CHECKING:
@@ -248,6 +248,7 @@ def missing_revisions(engine: Engine) -> list[str]:
     with for_reading(engine).begin() as connection:
         options = {"version_table_schema": schema_of(connection)}
         has = MigrationContext.configure(connection, opts=options).get_current_revision()
+        has = None if has == CREATING else has  # somebody was, and is not any more
         known = [revision.revision for revision in script.walk_revisions()][::-1]
         is_newer = has is not None and has not in known
         if is_newer and _may_go_on(connection):

@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL
 from qianxun.core.errors import RecordsUnavailable
 
 SQLITE: Final = "sqlite"
+CREATING: Final = "creating"  # in the place of a version while the tables of a new database are being created
 WRITING: Final = "qianxun_writing"  # the execution option of a transaction that writes
 WRITE_SECONDS: Final = 600  # for one statement of a writer: to remove a large base takes a while
 IDLE_WRITER_SECONDS: Final = 30  # a process that hangs inside a transaction blocks all writers no longer than this
