@@ -8,8 +8,8 @@ from alembic import op
 
 from qianxun.records.schema import Moment
 
-revision = "0011"
-down_revision = "0012"
+revision = "0012"
+down_revision = "0011"
 branch_labels = None
 depends_on = None
 
