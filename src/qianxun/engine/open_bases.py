@@ -1,4 +1,8 @@
-"""The opened knowledge bases of all tenants: opened, created and deleted by one task at a time."""
+"""The opened knowledge bases of all tenants: opened, created and deleted by one task at a time.
+
+So many of the most recently used stay open; of an idle one beyond them only its records and files are left. A base
+that anybody still has at hand stays as it is, and is found, until the last of them lets go of it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection
 
@@ -21,6 +27,7 @@ from qianxun.core.system.fair_slots import FairSlots
 from qianxun.core.types import IndexBatch, KnowledgeBase
 from qianxun.engine.embedding_models import Embeddings
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog, registered_models
+from qianxun.graph.build import is_graph_enabled
 from qianxun.indexing.maintenance import catch_up, rebuild_unless
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.sandbox.pool import ParserPool
@@ -36,6 +43,8 @@ from qianxun.text.chinese import Analyser
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+MOST_OPEN = 256  # bases; each takes a file and a tenth of a megabyte at least
+LOOKED_AT = 16  # of those beyond, by one who uses a base
 IN_MEMORY = 8  # calls that add documents, with these in memory until they are indexed
 
 
@@ -57,7 +66,9 @@ class OpenBases:
     repairs: Repairs = field(default_factory=Repairs)
     in_memory: FairSlots = field(default_factory=lambda: FairSlots(IN_MEMORY))
     committing: FairSlots = field(default_factory=lambda: FairSlots(max(2, os.cpu_count() or 1)))
-    _open: dict[int, OpenBase] = field(default_factory=dict)
+    # Those that anybody uses; `_recent` uses the last ones, so that they stay.
+    _open: WeakValueDictionary[int, OpenBase] = field(default_factory=WeakValueDictionary)
+    _recent: dict[int, OpenBase] = field(default_factory=dict)  # the most recently used last
     _failed: dict[int, str] = field(default_factory=dict)  # base → why it could not be opened
     _states: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # base → the state of its settings in use
     _retiring: set[asyncio.Task[None]] = field(default_factory=set)
@@ -89,12 +100,23 @@ class OpenBases:
             found = await self._alone(knowledge_base, lambda: self._get(knowledge_base, tenant))
         if found.about.tenant != tenant:
             raise bases.missing(knowledge_base)
+        self._note_use(found)
         return found
 
     @property
     def has_others(self) -> bool:
         """Whether other processes may change what is open here."""
         return self.is_reader or self.records.process != 0
+
+    def _note_use(self, base: OpenBase) -> None:
+        """Lets go of bases that were not used for longest, beyond as many as stay open and without work to come."""
+        self._recent.pop(base.id, None)
+        self._recent[base.id] = base
+        beyond = max(len(self._recent) - MOST_OPEN, 0)
+        for number in list(islice(self._recent, min(beyond, LOOKED_AT))):
+            oldest = self._recent.pop(number)
+            if oldest is base or _has_work_to_come(oldest):
+                self._recent[number] = oldest
 
     # ── what other processes have changed ────────────────────────────────────────────────────────
 
@@ -255,6 +277,7 @@ class OpenBases:
         self._failed.pop(knowledge_base, None)
         self._states.pop(knowledge_base, None)
         self.repairs.forget(knowledge_base)
+        self._recent.pop(knowledge_base, None)
         base = self._open.pop(knowledge_base, None)
         if base is not None:
             async with base.indexing:
@@ -267,7 +290,7 @@ class OpenBases:
             await asyncio.wait(self._moving.values())
         if self._retiring:
             await asyncio.wait(self._retiring)
-        for base in self._open.values():
+        for base in self.every():
             await base.serving.retire()
 
     async def _alone(self, knowledge_base: int, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
@@ -299,10 +322,11 @@ class OpenBases:
 
             about, self._states[knowledge_base] = await self.records.read(stored)
             try:
-                self._open[knowledge_base] = await self._opened(about)
+                opened = await self._opened(about)
             except (QianxunError, OSError) as error:
                 self._failed[knowledge_base] = str(error)
                 raise
+            self._open[knowledge_base] = self._recent[knowledge_base] = opened
             self._failed.pop(knowledge_base, None)
         return self._open[knowledge_base]
 
@@ -322,8 +346,9 @@ class OpenBases:
             unusable = str(error)
             index = await self.backend.build(about.id, stamp)
 
-        def owner() -> str:  # as it is now, not as it was on opening
-            return str(self._open.get(about.id, base).about.config.get("user_id", ""))
+        def owner() -> str:  # as it is now, not as it was on opening; the base itself would never be let go of
+            current = self._open.get(about.id)
+            return str((current.about if current else about).config.get("user_id", ""))
 
         base = OpenBase(
             about=about,
@@ -369,3 +394,9 @@ class OpenBases:
         unmade, base.serving = base.serving, Serving(index, base.model)
         await unmade.retire()
         return True
+
+
+def _has_work_to_come(base: OpenBase) -> bool:
+    """Whether the background, which looks at open bases, has still to learn its words or to read it for its graph."""
+    is_graph_due = is_graph_enabled(base) and (base.graph.is_due(0.0) or bool(base.about.config.get("graph_model")))
+    return is_graph_due or (base.model is not None and base.terms.is_due(0.0))

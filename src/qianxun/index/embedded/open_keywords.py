@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from typing import Final, Protocol
+from weakref import ref
 
 OPEN_KEYWORDS: Final = 64  # at a time
 
@@ -15,22 +16,31 @@ class WithKeywords(Protocol):
 
 
 class OpenKeywords:
-    """The keyword indexes of one backend that are open. The one that was not used for longest gives way to another."""
+    """The keyword indexes of one backend that are open. The one that was not used for longest gives way to another.
+
+    An index that nobody else refers to any more is not held by being here.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._recent: OrderedDict[WithKeywords, None] = OrderedDict()
-        self._changing = threading.Lock()  # searches are in several threads
+        self._recent: OrderedDict[int, ref[WithKeywords]] = OrderedDict()  # by `id`
+        self._changing = threading.RLock()  # searches are in several threads; an index may go while it is held
 
     def use(self, index: WithKeywords) -> None:
+        number = id(index)
         with self._changing:
-            self._recent[index] = None
-            self._recent.move_to_end(index)
-            idle = self._recent.popitem(last=False)[0] if len(self._recent) > self._most else None
+            if number not in self._recent:
+                self._recent[number] = ref(index, lambda _: self._remove(number))
+            self._recent.move_to_end(number)
+            idle = self._recent.popitem(last=False)[1]() if len(self._recent) > self._most else None
         if idle is not None and not idle.release_keywords():  # it is being written to: another time
             with self._changing:
-                self._recent[idle] = None
+                again = id(idle)
+                self._recent[again] = ref(idle, lambda _: self._remove(again))
 
     def forget(self, index: WithKeywords) -> None:
+        self._remove(id(index))
+
+    def _remove(self, number: int) -> None:
         with self._changing:
-            self._recent.pop(index, None)
+            self._recent.pop(number, None)
