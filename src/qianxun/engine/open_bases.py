@@ -314,7 +314,8 @@ class OpenBases:
         return self.embeddings.get(about.embedding_model, about.dimension, self.registered.of(about.tenant))
 
     async def _get(self, knowledge_base: int, tenant: str) -> OpenBase:
-        if knowledge_base not in self._open:
+        found = self._open.get(knowledge_base)  # held from here on: it might go otherwise
+        if found is None:
 
             def stored(tx: Connection) -> tuple[KnowledgeBase, tuple[Any, ...]]:
                 about = bases.get(tx, knowledge_base, tenant=tenant)
@@ -322,13 +323,13 @@ class OpenBases:
 
             about, self._states[knowledge_base] = await self.records.read(stored)
             try:
-                opened = await self._opened(about)
+                found = await self._opened(about)
             except (QianxunError, OSError) as error:
                 self._failed[knowledge_base] = str(error)
                 raise
-            self._open[knowledge_base] = self._recent[knowledge_base] = opened
+            self._open[knowledge_base] = self._recent[knowledge_base] = found
             self._failed.pop(knowledge_base, None)
-        return self._open[knowledge_base]
+        return found
 
     async def _opened(self, about: KnowledgeBase) -> OpenBase:
         """The base with its index, which is sound and up to date with the records when this returns."""
