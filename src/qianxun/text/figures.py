@@ -94,7 +94,7 @@ _PERIOD: Final = "凌晨|清晨|早上|早晨|上午|中午|下午|傍晚|晚上
 _CLOCK: Final = re.compile(
     rf"(?P<period>{_PERIOD})?\s?(?<![\d.:])(?P<hour>2[0-4]|1\d|0?\d):(?P<minute>[0-5]\d)(?::[0-5]\d)?(?![\d:])"
     rf"|(?P<period2>{_PERIOD})\s?(?P<hour2>{_HOUR})[点时](?!\d+[项条个])(?:钟|整|(?P<half2>半)|(?P<minute2>[0-5]?\d)分?)?"
-    rf"|(?<![\d.第])(?P<hour3>{_HOUR})[点时](?:钟|整|(?P<half3>半)|(?P<minute3>[0-5]\d)分|(?=[以之]?[前后]|至|到|[-—~～]))"
+    rf"|(?<![\d.第])(?P<hour3>{_HOUR})[点时](?:钟|整|(?P<half3>半)|(?P<minute3>[0-5]\d)分|(?=[以之]?[前后]|至|到|许|左右|[-—~～]))"
     rf"|(?<=[至到—~～-])\s?(?P<hour4>{_HOUR})[点时]"
 )
 _QUARTER: Final = re.compile(r"第?(?P<q>[一二三四1-4])季度?|(?<![a-z0-9])q(?P<q2>[1-4])(?![a-z0-9])")
@@ -123,6 +123,7 @@ _PLAIN_WORDS: Final = re.compile("十分(?!之)|千万(?=不|别|要|勿)|万一
 _LIST_MARK: Final = re.compile(
     r"(?m)^\s*(?:[-*•·#]+\s*)?(?:\d{1,2}(?:[、)）]|[.．](?!\d))|[(（](?:\d{1,2}|[一二三四五六七八九十]{1,2})[)）]|[一二三四五六七八九十]{1,2}、)"
 )
+_BRACKETED_MARK: Final = re.compile(r"[(（](?:\d{1,2}|[一二三四五六七八九十]{1,2})[)）](?=\s*[^\W\d_])")
 _ORDINAL_MARK: Final = re.compile("第[一二三四五六七八九十](?=[,，、:：]|点|步|方面)|其[一二三四五](?=[,，、:：])")
 
 _Reader: TypeAlias = Callable[[re.Match[str], str], Figure | None]
@@ -169,7 +170,7 @@ def figures(text: str) -> list[Figure]:
 def prepared(text: str) -> str:
     """Folded, with what is no figure blanked out."""
     folded = fold(without_formulas(text)).replace("％", "%")
-    for pattern in (_LIST_MARK, _ORDINAL_MARK, _PLAIN_WORDS):
+    for pattern in (_LIST_MARK, _BRACKETED_MARK, _ORDINAL_MARK, _PLAIN_WORDS):
         folded = pattern.sub(lambda found: "\n" * len(found.group()), folded)
     return folded
 

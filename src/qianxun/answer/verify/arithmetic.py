@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
 from decimal import Decimal
 from itertools import combinations, permutations
 from typing import Final
 
 from qianxun.text.chinese import fold
-from qianxun.text.figures import Figure, Number, Share, amount, figures, measured
+from qianxun.text.figures import Day, Figure, Number, Share, amount, figures, measured
 
 _ADDS: Final = re.compile(
     r"合计|[共总]计|[总一]共|(?<!公)共[^，。；\d]{0,4}\d|总(?:金?额|价|费用|和)|之和|相加|加起来|累计|[=+＋]"
@@ -22,12 +23,17 @@ _ADDS: Final = re.compile(
     re.IGNORECASE,
 )
 _SUBTRACTS: Final = re.compile(
-    r"相差|差[额距值]|之差|[多少高低](?:出|了|于|约|\d)|增[加长]|减少|下降|提高|降低|上升|还?剩|结?余|节省|[-−－]|difference|more|less",
+    r"相差|差[额距值]|之差|[多少高低](?:出|了|于|约|\d)|增[加长幅]?|减少?|下[降调跌]|提高|提[前早]|推迟|延长|缩短|降低?|上[升调涨浮]|涨|跌|还?剩|结?余"
+    r"|节省|[-−－]|difference|more|less",
     re.IGNORECASE,
 )
 _MULTIPLIES: Final = re.compile(r"[×*x]\s?\d|乘|每|单价|each|per ", re.IGNORECASE)
 _AVERAGES: Final = re.compile(r"平均|均[值为]|人均|average|mean", re.IGNORECASE)
-_DIVIDES: Final = re.compile(r"占|增[加长]|减少|下降|提高|降低|上升|倍|percent of|growth|increase", re.IGNORECASE)
+_DIVIDES: Final = re.compile(
+    r"相当于|等于|折合|占|增[加长]|减少|下降|提高|降低|上升|倍|percent of|growth|increase", re.IGNORECASE
+)
+_AMOUNTS_TO: Final = re.compile("相当于|等于|折合")
+_LASTS: Final = re.compile("共|历时|为期|长达|期限|租期|任期|合计|持续|前后|时隔|相隔|间隔|[满约]")
 _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
 _MOST: Final = 8  # figures of the sources, where a sentence does not show which ones it used
 
@@ -37,6 +43,8 @@ def is_computed(figure: Figure, sentence: str, known: Sequence[Figure]) -> bool:
     if not isinstance(figure, Number | Share):
         return False
     clause = _clause_of(figure, fold(sentence))
+    if isinstance(figure, Number) and _is_lapse(figure, clause, known):
+        return True
     own = [one for one in figures(sentence) if isinstance(one, Number | Share) and one != figure]
     shown = [one for one in own if any(_equal(one, other) for other in known)]
     if len(shown) < 2:
@@ -71,7 +79,8 @@ def _rounded(figure: Number | Share, clause: str, shown: Sequence[Number | Share
     same = [value for one in shown if _kind(one) == _kind(figure) for value in _amounts(one)[-1:]]
     if _AVERAGES.search(clause):
         yield from (sum(group, Decimal(0)) / len(group) for group in _groups(same))
-    if not _DIVIDES.search(clause) or (isinstance(figure, Number) and figure.unit != "倍"):
+    is_multiple = isinstance(figure, Number) and (figure.unit == "倍" or _AMOUNTS_TO.search(clause))
+    if not _DIVIDES.search(clause) or (isinstance(figure, Number) and not is_multiple):
         return
     kinds = dict.fromkeys(_kind(one) for one in shown if isinstance(one, Number))
     for kind in kinds:
@@ -79,6 +88,30 @@ def _rounded(figure: Number | Share, clause: str, shown: Sequence[Number | Share
         for a, b in permutations(values[:_MOST], 2):
             if b:
                 yield from (a / b, abs(a - b) / b)
+
+
+def _is_lapse(figure: Number, clause: str, known: Sequence[Figure]) -> bool:
+    """共五年: the time between two dates of the sources, the last day included or not."""
+    if measured(figure.unit) not in ("月", "天") or not _LASTS.search(clause):
+        return False
+    days = [one for one in known if isinstance(one, Day) and one.year and one.month][:_MOST]
+    for first, last in permutations(days, 2):
+        if (begin := _date(first)) is None or (end := _date(last)) is None or end <= begin:
+            continue
+        for until in (end, end + timedelta(days=1)):
+            months = (until.year - begin.year) * 12 + until.month - begin.month
+            lapses = [Decimal(months)] if until.day == begin.day or not (first.day and last.day) else []
+            lapses = lapses if measured(figure.unit) == "月" else [Decimal((until - begin).days)]
+            if any(value in lapses for value in _amounts(figure)):
+                return True
+    return False
+
+
+def _date(day: Day) -> date | None:
+    try:
+        return date(day.year or 1, day.month or 1, day.day or 1)
+    except ValueError:  # 2月30日
+        return None
 
 
 def _groups(values: Sequence[Decimal]) -> Iterator[Sequence[Decimal]]:

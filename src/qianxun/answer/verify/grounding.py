@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -33,7 +34,12 @@ _HEADED_BY: Final = re.compile(
     r"(?<![\d.])[（(:：/\s|]([十百千]?[万亿])"
 )  # 营业收入（万元）: the cells below have no scale
 _ITEMS: Final = ("[、和与及]|以及", "[，,]", "[；;]")
+_COUNTING: Final = frozenset(["点", "项", "种", "类", "条", "个", "大", "步", "方"])  # points, not things
+_MOST_COUNTED: Final = 10
+_SENTENCES: Final = re.compile("[。！？!?\\n]")
 FITS: Final = 0.4  # of the words around a figure stand around another in the source
+SURELY: Final = 0.9  # … where both are in one sentence
+NEAR_RIVAL, FAR_OWN = 0.5, 0.2  # … where the figure itself is in another text alone
 BETTER: Final = 0.3  # … and that many more than around the figure itself
 _CLAUSE: Final = re.compile(r"[^，,；;。！？!?：:\n]*[，,；;。！？!?：:\n]*")
 _SENTENCE_END: Final = re.compile(r"[。！？!?；;\n]\s*\Z")
@@ -111,7 +117,26 @@ def _misplaced(sentence: str, evidence: Evidence, query: str) -> list[Figure]:
         alone = Evidence((text,), evidence.names)
         right.update(figure for figure in figures(sentence) if figure not in misled and is_in(figure, sentence, alone))
         wrong += misled
-    return [figure for figure in dict.fromkeys(wrong) if figure not in right]
+    found = [figure for figure in dict.fromkeys(wrong) if figure not in right]
+    return found or (_strays(sentence, evidence) if len(evidence.texts) > 1 else [])
+
+
+def _strays(sentence: str, evidence: Evidence) -> list[Figure]:
+    """Figures that stand only in a text about something else, while another text has a different one right here."""
+    everywhere = [place for places in evidence.occurrences for place in places]
+    own_figures = occurrences(sentence)
+    found = []
+    for one in own_figures:
+        if isinstance(one.figure, Code) or len(one.clause) < _FEWEST:
+            continue
+        own = [place for place in everywhere if _same(one.figure, place.figure)]
+        rivals = [place for place in everywhere if _rivals(one.figure, place.figure)]
+        if not own or not rivals:
+            continue
+        nearest = max(_shared(one.clause, place.clause) for place in rivals)
+        if nearest >= NEAR_RIVAL and max(_shared(one.clause, place.clause) for place in own) <= FAR_OWN:
+            found.append(one.figure)
+    return found
 
 
 def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
@@ -133,7 +158,9 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         return True
     if figure.digits and Decimal(figure.digits) in evidence.bare and figure.values[-1] != Decimal(figure.digits):
         return any(scale in figure.written for scale in evidence.scales)
-    return figure.is_count and _counts_itself(figure, sentence)
+    if figure.unit in _COUNTING and figure.values[0] <= _MOST_COUNTED and _counts_source(figure, evidence):
+        return True
+    return (figure.is_count or figure.unit in _COUNTING) and _counts_itself(figure, sentence)
 
 
 def _verbatim(written: str, plain: str) -> bool:
@@ -174,6 +201,16 @@ def _is_part_of_date(unit: str, value: Decimal, evidence: Evidence) -> bool:
     if unit == "年":
         return any(value == day.year for day in evidence.days)
     return unit in ("日", "天") and any(value == day.day for day in evidence.days if day.month is None)
+
+
+def _counts_source(figure: Number, evidence: Evidence) -> bool:
+    """三项费用合计1200元: as many figures of one kind, or items of a list, are in a sentence of the source."""
+    for sentence in _SENTENCES.split(evidence.text):
+        kinds = Counter(measured(one.unit) or one.unit for one in figures(sentence) if isinstance(one, Number))
+        lists = [len([part for part in re.split(mark, sentence) if part.strip()]) for mark in _ITEMS[:2]]
+        if figure.values[0] in kinds.values() or any(figure.values[0] == count > 1 for count in lists):
+            return True
+    return False
 
 
 def _counts_itself(figure: Number, sentence: str) -> bool:
@@ -263,8 +300,18 @@ def misplaced(sentence: str, source: Sequence[Occurrence], query: str = "", name
         is_alone = not any(_rivals(one.figure, other.figure) for other in own_figures)
         if own and rivals:
             rival = _most(here, rivals, is_alone)
-            if rival >= FITS and rival - _most(here, own, is_alone) >= BETTER:
+            is_other = rival >= FITS and rival - _most(here, own, is_alone) >= BETTER
+            if is_other or _is_of_other_subject(here, own, rivals):
                 yield one.figure
+
+
+def _is_of_other_subject(answer: Occurrence, own: Sequence[Occurrence], rivals: Sequence[Occurrence]) -> bool:
+    """Two patients in one sentence of the source: there the clause alone tells whose a figure is."""
+    beside = [one for one in rivals if any(one.sentence == other.sentence for other in own)]
+    if not beside or len(answer.clause) < _FEWEST:
+        return False
+    rival = max(_shared(answer.clause, one.clause) for one in beside)
+    return rival >= SURELY and rival - max(_shared(answer.clause, one.clause) for one in own) >= BETTER
 
 
 def _most(answer: Occurrence, places: Sequence[Occurrence], is_alone: bool) -> float:
