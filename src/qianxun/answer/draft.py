@@ -21,11 +21,13 @@ from qianxun.core.answer_types import (
     Flag,
     Form,
     Passage,
+    SentenceCheck,
     SentenceCited,
     Source,
     Token,
 )
 from qianxun.core.errors import ModelError
+from qianxun.core.options import CheckMode
 from qianxun.text.reasoning import Thoughts, marked_thoughts, without_thoughts
 
 LONGEST_REPLY: Final = 100_000  # characters; what comes after is not read
@@ -54,6 +56,7 @@ class AnswerDraft:
     citations: list[Citation] = field(default_factory=list)
     sources: dict[int, Source] = field(default_factory=dict)  # by the passage's own number
     flags: list[Flag] = field(default_factory=list)
+    checks: list[SentenceCheck] = field(default_factory=list)
 
     def number(self, passages: Sequence[Passage]) -> tuple[tuple[int, ...], tuple[Source, ...]]:
         """The numbers of the sources of these passages, and those sources that are cited for the first time."""
@@ -82,7 +85,15 @@ class AnswerDraft:
     def answer(self, form: Form, *, is_partial: bool = False) -> Answer:
         sources = tuple(sorted(self.sources.values(), key=lambda source: source.number))
         flags = tuple(self.flags)
-        return Answer(self.text.rstrip(), sources, tuple(self.citations), form, flags=flags, is_partial=is_partial)
+        return Answer(
+            self.text.rstrip(),
+            sources,
+            tuple(self.citations),
+            form,
+            flags=flags,
+            checks=tuple(self.checks),
+            is_partial=is_partial,
+        )
 
 
 def citation_marks(numbers: Sequence[int]) -> str:
@@ -121,7 +132,9 @@ class ReplyReader:
         is_direct: bool = False,
         only_checked: bool = False,
         today: date | None = None,
+        mode: CheckMode = "strict",
     ) -> None:
+        self._mode = mode
         self._today = shown_day(today or date.today())
         self._passages = context.passages
         self._numbers = frozenset(passage.number for passage in context.passages)
@@ -199,7 +212,14 @@ class ReplyReader:
     def _check(self, sentence: Sentence, shared: Sequence[int] = (), read_as: str | None = None) -> Checked:
         if self._is_direct:
             return Checked((), sentence.flags)
-        return check(sentence, self._passages, self._query, shared=shared, read_as=read_as, today=self._today)
+        if self._mode == "off":
+            cited = tuple(passage for passage in self._passages if passage.number in (*sentence.numbers, *shared))
+            return Checked(cited, sentence.flags)
+        checked = check(sentence, self._passages, self._query, shared=shared, read_as=read_as, today=self._today)
+        if self._mode == "flag" and not checked.accepted:
+            cited = tuple(passage for passage in self._passages if passage.number in (*sentence.numbers, *shared))
+            return replace(checked, passages=cited, accepted=True)
+        return checked
 
     def _table(self, table: Table) -> Iterator[AnswerEvent]:
         """Its rows that may stay; nothing of it where none may, or where nothing supports its column names."""
@@ -228,6 +248,12 @@ class ReplyReader:
     def _add(self, sentence: Sentence, checked: Checked, numbers: Sequence[int]) -> Citation:
         """Adds the sentence to the draft, or leaves it out. Returns where it is, or would be."""
         self.draft.flags.extend(checked.flags)
+        if not self._is_direct and self._mode != "off" and any(map(str.isalnum, sentence.text)):
+            self.draft.checks.append(
+                SentenceCheck(
+                    sentence.text.strip(), checked.verdict, tuple(numbers), checked.evidence, not checked.accepted
+                )
+            )
         if checked.accepted:
             return self.draft.add(sentence.text, numbers, sentence.space)
         self.draft.leave_out(sentence.space)

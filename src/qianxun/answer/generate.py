@@ -23,6 +23,7 @@ from qianxun.answer.verify.sentence_check import declines
 from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, Form, SourcesFound
 from qianxun.core.errors import BadModelReply, ModelError
 from qianxun.core.foreign import chat_model
+from qianxun.core.options import CheckMode
 from qianxun.core.ports import ChatModel, never
 from qianxun.core.types import Degraded, Message
 from qianxun.question.question import read as read_question
@@ -49,7 +50,8 @@ class AnswerGenerator:
     sentence once it has been checked against its passages, and none that will be dropped: for callers that cannot take
     it back. ``llm`` may be a LangChain chat model. ``exact`` is given instead of the passages' own sentences: what a
     table's cells answer. ``style``: how answers are written; ``today``: the date that the model is told, if another.
-    ``likeness`` compares meanings where the words of question and passages differ.
+    ``likeness`` compares meanings where the words of question and passages differ; ``check``: what becomes of a model's
+    sentence that its passages do not bear out.
     """
 
     llm: ChatModel | Any | None = None
@@ -58,6 +60,7 @@ class AnswerGenerator:
     style: str = ""
     today: date | None = None
     likeness: Likeness | None = None
+    check: CheckMode = "strict"
 
     def __post_init__(self) -> None:
         if self.llm is not None:
@@ -70,7 +73,7 @@ class AnswerGenerator:
         given = as_context(context)
         if self.llm is None or not given.passages:
             return self._extracted(query, given)
-        reader = ReplyReader(given, query, today=self.today)
+        reader = ReplyReader(given, query, today=self.today, mode=self.check)
         try:
             _drain(reader, self.llm.complete(self._messages(query, given, history, images)))
         except ModelError as error:
@@ -95,7 +98,7 @@ class AnswerGenerator:
         if self.llm is None or not given.passages:
             yield from as_events(self._extracted(query, given))
             return
-        reader = ReplyReader(given, query, only_checked=self.only_checked, today=self.today)
+        reader = ReplyReader(given, query, only_checked=self.only_checked, today=self.today, mode=self.check)
         try:
             yield from reader.read(_pieces(self.llm, self._messages(query, given, history, images), stop))
         except ModelError as error:

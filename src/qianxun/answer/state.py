@@ -17,7 +17,7 @@ from qianxun.core.conversation import Turn
 from qianxun.core.errors import BadQuery, NotFound, QianxunError
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
 from qianxun.core.layered_types import Cited, LayeredRecall
-from qianxun.core.options import QUERY_MODES, QueryMode, SearchOptions
+from qianxun.core.options import QUERY_MODES, CheckMode, QueryMode, SearchOptions
 from qianxun.core.types import Chunk, Degraded, Filter, Found, StepTime
 from qianxun.core.validity import AsOf
 from qianxun.graph.build import graph_of
@@ -199,6 +199,7 @@ class Answering:
     note: Note = lambda _state, _answer: None  # called with a question that has its answer
     only_checked: bool = False  # a stream shows a sentence once it has been checked, and none that will be dropped
     as_of: AsOf | None = None  # the day whose documents are searched, where that was decided for the whole question
+    check: CheckMode = "strict"  # of a model's sentences
     step_seconds: float = 20.0  # for a model's part in analysing, grading and refining
 
 

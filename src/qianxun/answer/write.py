@@ -158,7 +158,9 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     context = AnswerContext() if state.is_direct else context_of(state, with_table=model is not None)
     exact = _from_cells(state.table) if state.table is not None and state.has_exact_answer else None
     style = str(answering.base.about.config.get("prompt") or "")
-    generator = AnswerGenerator(model, answering.only_checked, exact, style, likeness=_likeness(answering.base))
+    generator = AnswerGenerator(
+        model, answering.only_checked, exact, style, likeness=_likeness(answering.base), check=answering.check
+    )
     return Writing(answering.base, state, generator, context, failed)
 
 

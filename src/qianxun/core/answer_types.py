@@ -104,6 +104,20 @@ class Flag:
     reason: str
 
 
+Verdict: TypeAlias = Literal["supported", "contradicted", "not_found"]
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceCheck:
+    """The check of one sentence of a model: what its sources say of it. ``evidence`` is their own sentence."""
+
+    sentence: str
+    verdict: Verdict
+    numbers: tuple[int, ...] = ()  # of the sources
+    evidence: str = ""
+    is_dropped: bool = False
+
+
 Form: TypeAlias = Literal["model", "extractive", "table", "probable", "declined", "direct"]
 """Who made an answer; ``probable``: the sources probably say it where it points, and somebody should look there;
 ``declined``: they do not say, and it shows what comes nearest; ``direct``: nothing was looked up (bypass, small talk).
@@ -131,6 +145,7 @@ class Answer:
     form: Form = "extractive"
     mode: QueryMode = "mix"
     flags: tuple[Flag, ...] = ()
+    checks: tuple[SentenceCheck, ...] = ()  # of every sentence that a model wrote, in order
     is_partial: bool = False  # the model was cut off
     trace: tuple[TraceStep, ...] = ()
     degraded: tuple[Degraded, ...] = ()

@@ -35,6 +35,9 @@ Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
 FusionName: TypeAlias = Literal["weighted", "min_max", "rrf"]
 QueryMode: TypeAlias = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
 QUERY_MODES: Final[tuple[QueryMode, ...]] = get_args(QueryMode)
+CheckMode: TypeAlias = Literal["strict", "flag", "off"]
+CHECK_MODES: Final[tuple[CheckMode, ...]] = get_args(CheckMode)
+"""What becomes of a model's sentence that its sources do not bear out: it is dropped, flagged, or not looked at."""
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 NO_RERANK: Final = "none"  # in requests and on the command line
@@ -377,6 +380,18 @@ class AskOptions:
     ] = None
     where: Annotated[Filter, Option(wire="filters", to_wire=written_filters, from_wire=read_filters)] = EVERYTHING
     as_of: Annotated[str, AS_OF] = ""
+    check: Annotated[
+        CheckMode | None,
+        Option(
+            wire="check",
+            in_base=True,
+            about="模型写的句子怎样核对：strict 去掉资料不支持的数字与相反的话；flag 留下并标出；off 不核对；"
+            "不写则用知识库的配置（strict）",
+            example="strict",
+            flags=("--check",),
+            help="strict 去掉不实的句子；flag 只标出；off 不核对 · what becomes of sentences without support",
+        ),
+    ] = None
     history: Annotated[
         Sequence[Any],
         Option(
@@ -398,6 +413,7 @@ class AskChoices(TypedDict, total=False):
     top_k: int | None
     where: Filter
     as_of: str
+    check: CheckMode | None
     history: Sequence[Any]
     multimodal_content: Sequence[Mapping[str, Any]]
 

@@ -13,7 +13,7 @@ from qianxun.bases.base import OpenBase
 from qianxun.core import plugins
 from qianxun.core.errors import BadInput
 from qianxun.core.layered_options import CHOICES, kind_of
-from qianxun.core.options import SearchOptions, check
+from qianxun.core.options import CHECK_MODES, SearchOptions, check
 from qianxun.core.types import KnowledgeBase
 from qianxun.engine.settings import TRUTH
 from qianxun.indexing.maintenance import rebuild
@@ -35,6 +35,7 @@ KINDS: Final[Mapping[str, str]] = {
     "graph_model": "模型名",
     "vision_model": "模型名",
     "prompt": "文字",
+    "check": "strict、flag 或 off",
     "user_id": "用户编号",
     "search.top_k": "整数",
     "search.fusion": "weighted、min_max 或 rrf",
@@ -153,6 +154,8 @@ def _checked(name: str, value: Any) -> Any:
         and isinstance(value, list)
         and all(isinstance(arm, str) and _is_name(arm) for arm in value)
     ):
+        return value
+    if name == "check" and value in CHECK_MODES:
         return value
     if kind == "文字" and isinstance(value, str) and _is_text(value):
         return value

@@ -652,6 +652,7 @@ class Engine:
             parsers=self.parsers,
             note=lambda state, answer: self.journal.note_entry(entry(state, answer)),
             as_of=as_of,
+            check=options.check or base.about.config.get("check") or "strict",
         )
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────

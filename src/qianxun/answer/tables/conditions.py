@@ -261,6 +261,9 @@ def had_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention]) -
     for mention in mentions:
         hit = cue("negation.had").search(text[: mention.start])
         after = text[mention.end :].rstrip("?")
+        is_condition = after.startswith("的") or (not after and cue("several.listing").search(text[: mention.start]))
+        if hit is None and is_condition and (stated := _stated_condition(text, sheet, mention)):
+            found.append(stated)
         if hit is None or (after and not after.startswith("的")):
             continue
         cells = set(sheet.plain_cells(mention.column))
@@ -271,6 +274,19 @@ def had_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention]) -
         values = tuple(sorted(cells & (having if hit["lacks"] is None else without)))
         found.append(Condition(mention.column, "in", values, f"是“{'、'.join(values)}”", span(*hit.span())))
     return found
+
+
+def _stated_condition(text: str, sheet: Sheet, mention: ColumnMention) -> Condition | None:
+    """需要报修的故障, where a column says 是否需要报修 of every row: those that are so; 不需要报修的: the others."""
+    path = sheet.columns[mention.column].path
+    cells = set(sheet.plain_cells(mention.column))
+    having, without = listed("negation.having"), listed("negation.lacking")
+    if not path or not cue("whether.column").match(plain(path[-1])) or not cells <= having | without:
+        return None
+    denied = cue("negation.before_verb").search(text[: mention.start])
+    values = tuple(sorted(cells & (without if denied else having)))
+    mask = span(denied.start() if denied else mention.start, mention.end)
+    return Condition(mention.column, "in", values, f"是“{'、'.join(values)}”", mask) if values else None
 
 
 def contained_conditions(text: str, sheet: Sheet, open_: int, label: int | None) -> list[Condition]:

@@ -59,7 +59,8 @@ def is_computed(figure: Figure, sentence: str, known: Sequence[Figure]) -> bool:
 
 def _clause_of(figure: Number | Share, sentence: str) -> str:
     """Where a figure stands: the word that says what was done stands beside it."""
-    return next((part for part in _CLAUSES.split(sentence) if figure.written in part), "")
+    written = re.compile(rf"(?<![\d.]){re.escape(figure.written)}")
+    return next((part for part in _CLAUSES.split(sentence) if written.search(part)), "")
 
 
 def _exact(figure: Number | Share, clause: str, sentence: str, shown: Sequence[Number | Share]) -> Iterator[Decimal]:

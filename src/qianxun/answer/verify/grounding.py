@@ -125,7 +125,7 @@ def _strays(sentence: str, evidence: Evidence) -> list[Figure]:
     """Figures that stand only in a text about something else, while another text has a different one right here."""
     everywhere = [place for places in evidence.occurrences for place in places]
     own_figures = occurrences(sentence)
-    found = []
+    found: list[Figure] = []
     for one in own_figures:
         if isinstance(one.figure, Code) or len(one.clause) < _FEWEST:
             continue

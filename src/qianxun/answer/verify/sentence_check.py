@@ -11,7 +11,7 @@ from qianxun.answer.dates import date_of
 from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.contradiction import contradicted
 from qianxun.answer.verify.grounding import Evidence, is_in, unsupported
-from qianxun.core.answer_types import TABLE_HINT, Flag, Passage
+from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
 from qianxun.text.chinese import grams
 from qianxun.text.figures import Day, Figure, figures
 
@@ -29,6 +29,8 @@ _EMERGENCY_CALL: Final = re.compile(
     re.IGNORECASE,
 )
 """Emergency numbers are no figures that a source has to have: “请立即拨打120” must not be dropped."""
+_SENTENCES: Final = re.compile(r"[^。！？!?\n]+[。！？!?]?")
+_LONGEST_EVIDENCE: Final = 300
 _LEADS_ON: Final = re.compile(r"[：:][\s*_]*\Z")
 _HEADS: Final = re.compile(r"\s*#{1,6}\s")
 
@@ -40,6 +42,14 @@ class Checked:
     passages: tuple[Passage, ...]
     flags: tuple[Flag, ...]
     accepted: bool = True
+    evidence: str = ""  # the sentence of the passages that says it, or the opposite
+
+    @property
+    def verdict(self) -> Verdict:
+        if any(flag.kind == "contradicted" for flag in self.flags):
+            return "contradicted"
+        is_found = bool(self.passages) and not any(flag.kind == "unsupported_number" for flag in self.flags)
+        return "supported" if is_found else "not_found"
 
 
 def declines(text: str) -> bool:
@@ -87,11 +97,19 @@ def check(
     can_contradict = all_cited and read_as is None and not declines(text)
     if can_contradict and (opposite := contradicted(checked, evidence.texts, query)):
         flag = Flag("contradicted", text, f"所引资料说的相反：{opposite}")
-        return Checked((), (*sentence.flags, flag), accepted=False)
+        return Checked((), (*sentence.flags, flag), accepted=False, evidence=opposite)
     if cited or declines(text) or _LEADS_ON.search(text) or _HEADS.match(text):
-        return Checked(cited, sentence.flags)
+        return Checked(cited, sentence.flags, evidence=_said_in(checked, cited))
     had_link = any(flag.kind == "link_removed" for flag in sentence.flags)
     return Checked((), (*sentence.flags, Flag("uncited", text, "没有标明所依据的资料")), accepted=not had_link)
+
+
+def _said_in(text: str, cited: Sequence[Passage]) -> str:
+    """The sentence of the passages that has most of a sentence's words."""
+    own = {gram for gram in grams(text) if len(gram) > 1}
+    sentences = [part for passage in cited for part in _SENTENCES.findall(passage.text)]
+    best = max(sentences, key=lambda part: len(own.intersection(grams(part))), default="")
+    return best.strip()[:_LONGEST_EVIDENCE]
 
 
 def _is_in_query(figure: Figure, query: str, evidence: Evidence) -> bool:

@@ -1,0 +1,120 @@
+"""Everyday questions over documents of offices: headings, everyday words, other writings, lists, several questions."""
+
+from __future__ import annotations
+
+import pytest
+
+from qianxun.answer.generate import AnswerGenerator
+from qianxun.answer.verify.citations import Sentence
+from qianxun.answer.verify.sentence_check import check
+from qianxun.core.answer_types import Answer, Passage
+
+
+def passage(text: str, *headings: str, number: int = 1, name: str = "花店守则.md", score: float = 0.6) -> Passage:
+    return Passage(number, name, name, f"c{number}", text, 0, len(text), score, {"headings": list(headings)})
+
+
+RULES = (
+    passage("每月28日发放上月薪酬，遇节假日提前。", "花店守则", "薪酬发放"),
+    passage(
+        "| 花材 | 每枝（元） |\n| --- | --- |\n| 洋桔梗 | 9 |\n| 雪柳 | 12 |",
+        "花店守则",
+        "花枝价格",
+        number=2,
+        score=0.3,
+    ),
+    passage("工牌遗失的，应当在三日内报告店长，补办费15元。", "花店守则", "工牌", number=3, score=0.3),
+    passage(
+        "入职满两年的店员，年休假为8天。未休完的年休假可以顺延至次年2月底。", "花店守则", "休假", number=4, score=0.3
+    ),
+    passage(
+        "有下列情形之一的，取消当月奖金：\n（一）无故缺勤；\n（二）私收货款。", "花店守则", "奖惩", number=5, score=0.3
+    ),
+)
+
+
+def answer(question: str) -> Answer:
+    return AnswerGenerator().generate(question, RULES)
+
+
+@pytest.mark.parametrize(
+    ("question", "fact"),
+    [
+        ("工资每个月几号发", "28日"),  # another word, and only the heading has the subject
+        ("花枝价格是多少", "雪柳"),  # of a table under that heading
+        ("工牌丢了要在几天内报告", "三日"),
+        ("工作满2年的店员年假有几天", "8天"),  # 两年
+        ("nianjia可以顺延吗", "顺延"),
+        ("私收货款会怎样", "取消当月奖金"),  # what opens the list comes along
+    ],
+)
+def test_everyday_questions_find_their_line(question: str, fact: str) -> None:
+    found = answer(question)
+    assert fact in found.answer
+    assert found.form == "extractive"
+
+
+@pytest.mark.parametrize("question", ["店里的噪音是多少分贝", "店长的股票期权怎么分配", "花店去年的房租是多少"])
+def test_what_is_not_there_is_declined_with_what_comes_nearest(question: str) -> None:
+    found = answer(question)
+    assert found.form == "declined"
+    assert found.answer.startswith("资料中没有找到")
+    assert "最接近的是" in found.answer
+    assert [source.number for source in found.sources] == [1]
+    assert "[1]" in found.answer
+
+
+def test_a_figure_of_another_kind_is_no_answer() -> None:
+    rules = [passage("办理会员卡须出示证件，三日内生效。", "会员")]
+    assert AnswerGenerator().generate("办理会员卡要多少钱", rules).form != "extractive"
+
+
+def test_what_probably_answers_is_marked_as_such() -> None:
+    shop = [passage("门店的盘点由值班店员负责。", "人员")]
+    likely = AnswerGenerator(likeness=lambda _, texts: [0.9] * len(texts)).generate("门店盘货归谁管", shop)
+    assert likely.form == "probable"
+    assert not likely.is_declined
+    assert not likely.is_sure
+    assert "值班店员" in likely.answer
+    assert likely.sources
+    unlike = AnswerGenerator(likeness=lambda _, texts: [0.1] * len(texts)).generate("门店盘货归谁管", shop)
+    assert unlike.is_declined
+
+
+def test_two_questions_are_answered_each_by_itself() -> None:
+    found = answer("工牌丢了要在几天内报告？年假可以顺延到什么时候？")
+    assert "三日" in found.answer
+    assert "2月底" in found.answer
+    half = answer("工牌丢了要在几天内报告？店里的噪音是多少分贝？")
+    assert "三日" in half.answer
+    assert "噪音是多少分贝：资料中没有找到" in half.answer
+
+
+# ── the check ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source", "stays"),
+    [
+        ("讲座于15:00开始。", "讲座定于下午3时开始。", True),
+        ("讲座于下午4时开始。", "讲座定于下午3时开始。", False),
+        ("（1）少吃盐；（2）多散步。", "应少吃盐，多散步。", True),
+        ("共有以下3点：少吃盐、多散步、早睡。", "应少吃盐，多散步，早睡。", True),
+        ("三项费用合计90元。", "门票20元，船票40元，讲解30元。", True),
+        ("三项费用合计95元。", "门票20元，船票40元，讲解30元。", False),
+        ("租期至2031年4月30日止，共三年。", "租期自2028年5月1日起至2031年4月30日止。", True),
+        ("租期至2031年4月30日止，共四年。", "租期自2028年5月1日起至2031年4月30日止。", False),
+        ("票价由30元调整为36元，涨了6元。", "票价由30元调整为36元。", True),
+        ("押金600元，相当于三个月租金。", "月租金200元，押金600元。", True),
+        ("赵甲的体温是38.5℃。", "赵甲的心率为90次，钱乙的体温是38.5℃，赵甲的体温是36.8℃。", False),
+        ("产假为158天。", "女职工享受一百五十八天产假。", True),
+    ],
+)
+def test_figures_are_recomputed_and_stay_with_their_subject(sentence: str, source: str, stays: bool) -> None:
+    assert check(Sentence(sentence, (1,)), [passage(source)]).accepted is stays
+
+
+def test_a_figure_of_another_document_does_not_stand_for_this_one() -> None:
+    sources = [passage("绳长不得超过一点五米。"), passage("货架间距不小于2米。", number=2, name="仓库.md")]
+    assert not check(Sentence("绳长不得超过2米。", (1, 2)), sources).accepted
+    assert check(Sentence("绳长不得超过1.5米。", (1, 2)), sources).accepted
