@@ -43,7 +43,7 @@ def answer(question: str) -> Answer:
         ("工资每个月几号发", "28日"),  # another word, and only the heading has the subject
         ("花枝价格是多少", "雪柳"),  # of a table under that heading
         ("工牌丢了要在几天内报告", "三日"),
-        ("工作满2年的店员年假有几天", "8天"),  # 两年
+        ("入职满2年的店员年假有几天", "8天"),  # 两年
         ("nianjia可以顺延吗", "顺延"),
         ("私收货款会怎样", "取消当月奖金"),  # what opens the list comes along
     ],

@@ -293,8 +293,9 @@ def _chinese(match: re.Match[str], _: str) -> Figure | None:
     if before == "第":
         return Number(match.group(), (value,))
     is_digit = len(written) == 1
-    if (is_digit and (not unit or before)) or (written == "一" and unit not in _UNITS):  # 一个, 一种: an article
-        return None
+    is_interval = before == "每" and unit in _UNITS  # 每十天
+    if (is_digit and (not unit or (before and not is_interval))) or (written == "一" and unit not in _UNITS):
+        return None  # 一个, 一种: an article
     count = is_digit and unit not in _UNITS and written not in "百千万亿"
     return Number(match.group(), (value * _size(match["scale"]),), unit, is_count=count)
 

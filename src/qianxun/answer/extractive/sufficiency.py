@@ -31,6 +31,7 @@ COVERED: Final = 0.72  # of a subject's words in a line: more than by the senten
 BEST: Final = 4  # passages that may be ahead of the others
 FAR: Final = 0.25  # in score
 AHEAD: Final = 0.6  # what a point of score beyond that is worth
+BARELY: Final = 0.72  # below this, every thing that a question for a fact names must be there
 PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
 LIKELY: Final = 0.4  # … of that, where the line also means nearly the same as the question
 ALIKE_MEANING: Final = 0.7  # cosine of a question and a line
@@ -116,7 +117,7 @@ def enough(evidence: ReadEvidence) -> Sufficiency:
     own = [one for one in evidence.scored if not evidence.subject or one.line.is_of(evidence.subject)]
     absent = [word for word in words if all(coverage(word, one.line.folded) < 0.8 for one in own)]
     # What only lines about something else say is not said of the subject.
-    if fit >= ENOUGH[query.kind] and not (evidence.subject and absent):
+    if fit >= ENOUGH[query.kind] and not (evidence.subject and absent) and not _lacks_thing(evidence, fit):
         return Sufficiency(True, fit)
     missing = "、".join(absent[:5])
     return Sufficiency(False, fit, f"资料没有讲到：{missing}" if missing else "资料讲到了这些，但没有讲到所问的内容")
@@ -146,6 +147,14 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
     alike = likeness(evidence.query.text, [_shown(one.line) for one in near])
     best = max(range(len(near)), key=lambda at: alike[at])
     return near[best] if alike[best] >= ALIKE_MEANING else None
+
+
+def _lacks_thing(evidence: ReadEvidence, fit: float) -> bool:
+    """Returns True if the best line for a fact is barely enough, and lacks a thing that the question names."""
+    own = [one for one in evidence.scored if one.is_own]
+    if evidence.query.kind != "fact" or fit >= BARELY or not own:
+        return False
+    return not _names_all(evidence.query, max(own, key=lambda one: one.fit).line)
 
 
 def _names_all(query: EvidenceQuery, line: Line) -> bool:

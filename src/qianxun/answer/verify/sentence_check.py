@@ -99,12 +99,12 @@ def check(
         flag = Flag("contradicted", text, f"所引资料说的相反：{opposite}")
         return Checked((), (*sentence.flags, flag), accepted=False, evidence=opposite)
     if cited or declines(text) or _LEADS_ON.search(text) or _HEADS.match(text):
-        return Checked(cited, sentence.flags, evidence=_said_in(checked, cited))
+        return Checked(cited, sentence.flags, evidence=_evidence_of(checked, cited))
     had_link = any(flag.kind == "link_removed" for flag in sentence.flags)
     return Checked((), (*sentence.flags, Flag("uncited", text, "没有标明所依据的资料")), accepted=not had_link)
 
 
-def _said_in(text: str, cited: Sequence[Passage]) -> str:
+def _evidence_of(text: str, cited: Sequence[Passage]) -> str:
     """The sentence of the passages that has most of a sentence's words."""
     own = {gram for gram in grams(text) if len(gram) > 1}
     sentences = [part for passage in cited for part in _SENTENCES.findall(passage.text)]

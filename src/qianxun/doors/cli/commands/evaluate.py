@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +23,7 @@ from qianxun.doors.cli.session import (
     session_of,
     with_engine,
 )
+from qianxun.doors.cli.views.answer_evaluation import described_answers, show_answers
 from qianxun.doors.cli.views.evaluation import Trial, described, described_calibration, show, show_calibration
 from qianxun.doors.cli.views.tuning import advise, show_tuning
 
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 def evaluate(
     context: typer.Context,
     folders: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(metavar="DIR...", help="BEIR 格式的评测集；--calibrate 可给多个 · a BEIR-style folder"),
-    ],
+    ] = None,
     modes: Annotated[
         str | None,
         typer.Option(
@@ -58,10 +59,19 @@ def evaluate(
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="拟合余弦的校准曲线 · fit the calibration of cosines")
     ] = False,
+    answers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="自己的问答（JSONL 或 CSV），测回答 · measure answers on your own file"),
+    ] = None,
+    kb: Annotated[str, typer.Option(metavar="NAME", help="--answers 问哪个知识库 · the base that --answers asks")] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """在有标注的评测集上测量检索质量 · measure quality on a labelled set"""
+    """在有标注的评测集上测量检索质量，或用自己的问答测回答 · measure quality on a labelled set, or answers"""
     configurations = _configurations(session_of(context), config or [])
+    if answers is not None:
+        _answers(answers, kb, configurations, as_json)
+        return
+    folders = folders or []
     if calibrate:
         _calibrate(folders, limit, configurations, modes, as_json)
         return
@@ -83,6 +93,30 @@ def evaluate(
         print_json(described(dataset, trials, comparisons))
     else:
         show(dataset, trials, comparisons)
+
+
+def _answers(file: Path, kb: str, configurations: Sequence[tuple[str, Settings]], as_json: bool) -> None:
+    from qianxun.engine.admin.evaluate_answers import AnswerResult, measure, read_cases, summary
+
+    if not kb:
+        raise BadInput(
+            tr("没有说问哪个知识库", "Which base is to be asked?"), hint=tr("加上 --kb 名称", "Add --kb NAME")
+        )
+    cases = read_cases(file)
+    found: list[tuple[str, Sequence[AnswerResult]]] = []
+    for label, settings in configurations:
+        with counting(tr("提问", "Asking"), len(cases), tr("问", "questions")) as count:
+
+            async def ask(engine: Engine, count: Callable[[int], None] = count) -> Sequence[AnswerResult]:
+                base = await engine.knowledge_base(kb)
+                return await measure(engine, base.id, cases, count)
+
+            found.append((label, with_engine(settings, ask)))
+    described_ = {label or file.stem: summary(results) for label, results in found}
+    if as_json:
+        print_json(described_answers(file, described_, found))
+    else:
+        show_answers(described_, found)
 
 
 # ── options ──────────────────────────────────────────────────────────────────────────────────────
