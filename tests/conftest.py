@@ -68,6 +68,7 @@ LONG = (
     "integration/test_kill.py",
     "integration/test_same_ranking.py",
     "http/test_canary.py",
+    "http/console/test_browser.py",
     "ingest/test_parse_images.py",
     "test_readme.py",
     "test_demo.py",

@@ -45,7 +45,7 @@ PAYLOADS = (
 )
 PLACES = ("name", "text", "metadata", "tags", "heading", "cell", "question", "long")
 ALL = tuple(product(range(len(PAYLOADS)), PLACES))  # 200
-SOME = ALL[::9]
+SOME = ALL[::17]  # every place, and half of the payloads
 
 
 def hostile(number: int, payload: str, place: str) -> Document:
