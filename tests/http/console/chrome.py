@@ -100,7 +100,7 @@ class Running:
         return self.served.engine
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(120)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(900)
 
     def base(self, name: str, *documents: Document, tenant: str = "local", **options: Any) -> int:
         """A new base with these documents in it; without a model, unless one is named."""

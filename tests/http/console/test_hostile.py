@@ -59,7 +59,7 @@ def hostile(number: int, payload: str, place: str) -> Document:
         cell = payload.replace("|", "/").replace("\n", " ")
         content = f"| {cell} | 值 |\n| --- | --- |\n| {cell} | {cell} |\n"
     elif place == "long":
-        content = payload + "长" * 1_000_000 + payload
+        content = payload + "长" * (1_000_000 if number % 40 == 7 else 20_000) + payload  # every fifth of them
     return Document(
         f"d{number}",
         content,
