@@ -66,6 +66,8 @@ def _show_address(url: str) -> None:
     """On stdout: stderr holds lines of the log and nothing else."""
     console = out()
     console.print(tr(f"千寻在 {url} 上提供服务", f"Qianxun is serving at {url}"), style="green", soft_wrap=True)
-    console.print(
-        tr(f"接口说明：{url}/docs　Ctrl-C 停止", f"API: {url}/docs  Ctrl-C stops it"), style="dim", soft_wrap=True
+    places = tr(
+        f"用浏览器打开它就是控制台　接口说明：{url}/docs　Ctrl-C 停止",
+        f"Open it in a browser for the console  API: {url}/docs  Ctrl-C stops it",
     )
+    console.print(places, style="dim", soft_wrap=True)
