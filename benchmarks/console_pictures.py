@@ -84,7 +84,7 @@ def pictures(page: Page, url: str) -> None:
     special = {
         "bench": f"/console/bench?base={base}&q={SEARCH}&ab=1&b_mode=fulltext",
         "bases": f"/console/bases/{base}",
-        "graph": f"/console/graph?base={base}&name=青禾科技员工手册",
+        "graph": f"/console/graph?base={base}&name=在职职工",
         "tables": f"/console/tables?base={base}&q={QUESTION}",
     }
     for number, one in enumerate(PAGES, 1):
