@@ -30,3 +30,4 @@ RELEVANT_LIMIT: Final = 100  # passages that one question may have
 PASSAGE_LIMIT: Final = 2_000  # characters of one of them
 EXPECTED_LIMIT: Final = 10_000  # characters of an expected answer
 RUNS_LIMIT: Final = 500  # of one evaluation set
+SLOW_MS: Final = 200.0  # a search that takes longer is called slow where nothing else is chosen

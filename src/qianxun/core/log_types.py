@@ -6,14 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from qianxun.core.options import Mode
 from qianxun.core.types import LOCAL_TENANT, Degraded, Recall, StepTime
 
 Rating: TypeAlias = Literal["good", "bad"]
 RATINGS: tuple[Rating, ...] = ("good", "bad")
-SLOW_MS: Final = 200.0  # a search that takes longer is called slow where nothing else is chosen
 
 
 @dataclass(frozen=True, slots=True)

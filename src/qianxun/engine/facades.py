@@ -14,7 +14,8 @@ from sqlalchemy import Connection
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
 from qianxun.core.ingest_types import DocumentContent, DocumentPage, DocumentQuery, Facet
-from qianxun.core.log_types import SLOW_MS, Feedback, LogChoices, LogCount, LogEntry, LogFilter
+from qianxun.core.limits import SLOW_MS
+from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry, LogFilter
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import KnowledgeBase, Piece, Text
 from qianxun.records import Records, bases, browse, documents, logs, outbox

@@ -18,7 +18,8 @@ from qianxun.core.errors import BadQuery, NotFound, ServiceUnavailable
 from qianxun.core.explanation import Explained
 from qianxun.core.ingest_types import Labels, Report, Watch
 from qianxun.core.layered_types import LayeredRecall
-from qianxun.core.log_types import SLOW_MS, Feedback, LogChoices, LogCount, LogEntry
+from qianxun.core.limits import SLOW_MS
+from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry
 from qianxun.core.options import (
     AskChoices,
     SearchChoices,

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from qianxun.core.errors import BadInput
-from qianxun.core.log_types import SLOW_MS
+from qianxun.core.limits import SLOW_MS
 from qianxun.doors.cli.commands.search import described as described_search
 from qianxun.doors.cli.commands.search import show
 from qianxun.doors.cli.i18n import hint, note, out, print_json, print_plain, tr

@@ -13,8 +13,15 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from qianxun.core.codec.log_export import ExportForm, exported_header, exported_line
 from qianxun.core.codec.wire import to_wire, written_log
-from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT, MAX_ID, NAME_LIMIT
-from qianxun.core.log_types import SLOW_MS, Feedback, LogChoices, LogCount, LogEntry
+from qianxun.core.limits import (
+    CHUNK_ID_LIMIT,
+    FEEDBACK_CHUNKS_LIMIT,
+    FEEDBACK_COMMENT_LIMIT,
+    MAX_ID,
+    NAME_LIMIT,
+    SLOW_MS,
+)
+from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry
 from qianxun.doors.http.context import TenantEngine, Writer
 from qianxun.doors.http.field_errors import InvalidField
 from qianxun.doors.http.openapi import error_responses, request_examples, returns

@@ -9,7 +9,8 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 
 from qianxun.core.errors import BadInput
-from qianxun.core.log_types import SLOW_MS, LogChoices, LogCount, LogEntry
+from qianxun.core.limits import SLOW_MS
+from qianxun.core.log_types import LogChoices, LogCount, LogEntry
 from qianxun.doors.http.console.forms import ConsoleRoute, Fields, query
 from qianxun.doors.http.console.headers import HEADERS
 from qianxun.doors.http.console.page import Page, Text
