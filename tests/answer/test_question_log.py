@@ -92,7 +92,7 @@ def test_the_options_of_a_question_are_logged_as_those_of_a_search_are(at: Logge
     chosen: AskChoices = {"mode": "local", "top_k": 4, "where": Eq("user_id", "张三")}
     at.answer(SYMPTOMS, **chosen, history=[{"role": "user", "content": "上一句悄悄话"}])
     (row,) = rows(at)
-    assert choices_from(AskOptions, row.params) == chosen
+    assert choices_from(AskOptions, row.params) == {**chosen, "as_of": "", "check": None}
     logged = {name for name, offered in choices_of(AskOptions).items() if offered.is_logged}
     assert row.params.keys() >= logged == choices_of(AskOptions).keys() - {"history", "multimodal_content"}
     assert "悄悄话" not in repr(row)

@@ -136,6 +136,7 @@ def test_every_key_can_be_set_and_taken_back() -> None:
         KINDS["search.arms"]: ["exact_phrase", "-qa"],
         KINDS["dictionary"]: ["起付标准"],
         KINDS["synonyms"]: [["报销", "报账"]],
+        KINDS["check"]: "flag",
     }
     for name, kind in KINDS.items():
         value = 2.0 if name == "text_engine.search_k_multiplier" else values.get(kind, "rrf")

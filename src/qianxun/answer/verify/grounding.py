@@ -127,7 +127,8 @@ def _strays(sentence: str, evidence: Evidence) -> list[Figure]:
     own_figures = occurrences(sentence)
     found: list[Figure] = []
     for one in own_figures:
-        if isinstance(one.figure, Code) or len(one.clause) < _FEWEST:
+        is_alone = not any(_rivals(one.figure, other.figure) for other in own_figures)
+        if isinstance(one.figure, Code) or len(one.clause) < _FEWEST or not is_alone:
             continue
         own = [place for place in everywhere if _same(one.figure, place.figure)]
         rivals = [place for place in everywhere if _rivals(one.figure, place.figure)]
