@@ -358,6 +358,7 @@ OPEN_TO_ALL = {
     "engine/facades.py",  # logs, by tenant; how much is pending in all; whose the bases are, for an operator
     "engine/example_library.py",  # the example library, which is one for all tenants
     "jobs/background.py",  # which bases have work
+    "jobs/follow_writes.py",  # how far their indexes are
     "retrieve/search_log.py",  # the log of all
     "models/registry.py",  # registered models, by tenant
     "engine/admin/keys.py",

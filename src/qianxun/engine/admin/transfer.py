@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 from sqlalchemy import Connection, select
 
+from qianxun.bases.base import OpenBase
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.errors import BadInput, Refused
 from qianxun.core.graph_types import Alias
@@ -67,12 +68,12 @@ async def export_base(engine: Engine, knowledge_base: int, file: Path, watch: Wa
 
     The file appears under its name once it is whole and durable. Raises NotFound, and BadInput for a file that exists.
     """
-    about = await engine.knowledge_base(knowledge_base)
-    counts = await asyncio.to_thread(_write_file, engine, about, file, watch)
-    return Transferred(about, *counts)
+    base = await engine.base(knowledge_base)
+    counts = await asyncio.to_thread(_write_file, base, file, watch)
+    return Transferred(base.about, *counts)
 
 
-def _write_file(engine: Engine, about: KnowledgeBase, file: Path, watch: Watch) -> tuple[int, int]:
+def _write_file(base: OpenBase, file: Path, watch: Watch) -> tuple[int, int]:
     if file.exists():
         raise BadInput(f"{file} 已经存在", hint="换一个文件名，或先删掉它")
     unfinished = file.with_name(file.name + ".part")
@@ -80,9 +81,9 @@ def _write_file(engine: Engine, about: KnowledgeBase, file: Path, watch: Watch) 
         with (
             unfinished.open("wb") as raw,
             gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=5, mtime=0) as stream,
-            engine.records.reading() as tx,
+            base.records.reading() as tx,
         ):
-            counts = _write_lines(stream, tx, about, watch)
+            counts = _write_lines(stream, tx, base.about, watch)
         sync([unfinished])
         os.replace(unfinished, file)
         sync([file.parent])
@@ -185,7 +186,8 @@ async def import_base(
     base = await engine.create_knowledge_base(name or head["name"], model=chosen, kind=head["kind"], config=config)
     try:
         is_same = bool(base.embedding_model) and base.embedding_model == head["embedding_model"]
-        await asyncio.to_thread(_store, engine, base.id, file, base.embedding_model if is_same else None, watch)
+        model = base.embedding_model if is_same else None
+        await asyncio.to_thread(_store, await engine.base(base.id), file, model, watch)
         engine.wake()
         await engine.drain(base.id)
     except BaseException:
@@ -249,13 +251,13 @@ def _check_head(file: Path, head: Mapping[str, Any]) -> None:
         raise Refused(reason, hint="用同一版或更新的 qianxun 导入")
 
 
-def _store(engine: Engine, knowledge_base: int, file: Path, model: str | None, watch: Watch) -> None:
+def _store(base: OpenBase, file: Path, model: str | None, watch: Watch) -> None:
     batch: list[Submission] = []
 
     def flush() -> None:
         if batch:
-            with engine.records.writing() as tx:
-                documents.accept(tx, knowledge_base, batch)
+            with base.records.writing() as tx:
+                documents.accept(tx, base.id, batch)
             watch(len(batch))
             batch.clear()
 
@@ -263,8 +265,8 @@ def _store(engine: Engine, knowledge_base: int, file: Path, model: str | None, w
         if "document" in line:
             batch.append(_submission(line, model))
         elif "alias" in line:
-            with engine.records.writing() as tx:
-                graph.add_alias(tx, knowledge_base, read(Alias, line["alias"]))
+            with base.records.writing() as tx:
+                graph.add_alias(tx, base.id, read(Alias, line["alias"]))
         if len(batch) >= BATCH:
             flush()
     flush()

@@ -149,8 +149,10 @@ async def questions(
     saved = [case for one in await evaluations.sets(base.id) for case in await evaluations.cases(one.id)]
     if saved:
         return "saved", list({case.question: case for case in saved}.values())[:limit]
-    analyser = (await engine.base(base.id)).analyser
-    return "made", await engine.records.read(lambda tx: made_questions(tx, base.id, analyser, limit or MADE))
+    open_base = await engine.base(base.id)
+    return "made", await open_base.records.read(
+        lambda tx: made_questions(tx, base.id, open_base.analyser, limit or MADE)
+    )
 
 
 def made_questions(tx: Connection, knowledge_base: int, analyser: Analyser, count: int) -> list[Case]:
@@ -215,10 +217,11 @@ async def _recut(engine: Engine, base: KnowledgeBase, cases: Sequence[Case], siz
     name = f"{base.name[:100]}·tune·{uuid4().hex[:8]}"
     other = await engine.create_knowledge_base(name, model=base.embedding_model or "none", config=config)
     try:
-        versions = await engine.records.read(lambda tx: listing.served_versions(tx, base.id))
+        open_base = await engine.base(base.id)
+        versions = await open_base.records.read(lambda tx: listing.served_versions(tx, base.id))
         for start in range(0, len(versions), PAGE):
             page = partial(_loaded, versions=versions[start : start + PAGE])
-            await engine.add_documents(other.id, await engine.records.read(page))
+            await engine.add_documents(other.id, await open_base.records.read(page))
         return await _measured(engine, other, cases, Setting(f"chunk_size={size}", {}, changes), watch)
     finally:
         await engine.delete_knowledge_base(other.id)
