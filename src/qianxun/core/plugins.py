@@ -42,7 +42,7 @@ GROUPS: Final[Mapping[str, str]] = {
 
 # Names and file endings of the parts that ship with Qianxun; `tests/core/test_plugins.py` compares them with those.
 OWN_NAMES: Final[Mapping[str, frozenset[str]]] = {
-    "index": frozenset({"embedded", "postgres"}),
+    "index": frozenset({"embedded", "milvus", "postgres"}),
     "arm": frozenset({"vector", "keyword", "qa"}),
     "parser": frozenset({"txt", "markdown", "html", "csv", "json", "mail", "pdf", "docx", "pptx", "xlsx", "image"}),
     "embedding": frozenset({"none", "bge-small-zh-v1.5", "bge-large-zh-v1.5", "bge-m3", "m3e-base"}),

@@ -38,7 +38,7 @@ MAX_BUFFERED: Final = 64  # events that the client has not read yet
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 HEADERS: Final = {
     "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-transform",  # the middleware adds no-store
+    "cache-control": "no-store, no-transform",
     "x-accel-buffering": "no",  # else nginx buffers the stream until its end
 }
 

@@ -57,6 +57,7 @@ async def serve(settings: Settings, on_start: Callable[[str], object] = lambda u
     Raises BadInput if the address cannot be bound, Forbidden if it is not this machine's own and there is no key,
     FolderInUse if another process has the data folder.
     """
+    preload()  # before it listens: who connects meanwhile would wait
     with bound(settings.service.host, settings.service.port) as listener:
         await serve_on(listener, settings, on_start)
 
