@@ -73,7 +73,8 @@ def test_every_search_finds_what_it_is_meant_to_show(demo: Demo) -> None:
     assert "8023" in lost["answer"]
     assert lost["sources"][0]["doc_name"] == "青禾科技员工手册.md"
     assert (table["form"], table["answer"][:3]) == ("table", "88%")
-    assert (unknown["form"], unknown["sources"]) == ("declined", [])
+    assert unknown["form"] == "declined"
+    assert all(f"[{source['number']}]" in unknown["answer"] for source in unknown["sources"])  # the nearest there is
     assert told["examples"]["added"] >= 60
     assert "立刻拨打 120" in told["examples"]["found"][0]["content"]
     again = demo(QIANXUN_VECTORIZATION_MODEL_FOLDERS=str(MODELS))

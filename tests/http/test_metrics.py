@@ -17,11 +17,11 @@ from sqlalchemy.exc import OperationalError
 
 from qianxun import Document, Engine
 from qianxun.core.answer_types import Answer, Flag, FlagKind, Form, TraceStep
+from qianxun.core.codec.labels import labels
 from qianxun.core.errors import RecallFailed
 from qianxun.core.layered_types import LayerRun
 from qianxun.core.log_types import IndexTime, Recalled
 from qianxun.core.types import Degraded, Recall, StepTime
-from qianxun.doors.cli.views import drawing
 from qianxun.doors.http.middleware.metrics import (
     ANSWER_PARTS,
     ARM_NAMES,
@@ -137,7 +137,7 @@ def test_what_a_layered_search_may_lack_has_a_name_for_operators_and_for_people(
     parts = ("structure", "semantic", "expansion", "depth", "answer")
     metrics.layered_recalled(replace(TABLES, degraded=tuple(Degraded(part, "停了") for part in parts)))
     assert [_value(metrics, "rag_degraded_total", part=part) for part in (*parts, "other")] == [1, 1, 1, 1, 1, 0]
-    assert set(parts) <= drawing.labels("parts").keys()
+    assert set(parts) <= labels("parts").keys()
 
 
 def test_answers_are_counted_by_who_made_them_and_what_was_wrong_with_them() -> None:
@@ -161,7 +161,7 @@ def test_answers_are_counted_by_who_made_them_and_what_was_wrong_with_them() -> 
     assert _value(metrics, "rag_degraded_total", part="vector") == 0
     assert set(FLAGS) == set(get_args(FlagKind))
     assert set(FORMS) == set(get_args(Form))
-    assert set(ANSWER_PARTS) <= drawing.labels("parts").keys()
+    assert set(ANSWER_PARTS) <= labels("parts").keys()
 
 
 def test_two_services_in_one_process_count_for_themselves() -> None:

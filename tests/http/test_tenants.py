@@ -72,7 +72,7 @@ PLAIN = {
     "restore",
     "score_threshold", "fuzzy", "previous_response_id",
     "degraded", "since", "until", "stretches", "slow_at_ms", "metric", "question", "expected", "set_name", "cases",
-    "choices",
+    "choices", "as_of", "check",
 }  # fmt: skip
 # Ids that are named in free text inside a field.
 WITHIN: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

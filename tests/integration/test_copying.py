@@ -18,6 +18,7 @@ from qianxun.core.model_types import NewModel
 from qianxun.core.types import Document, QAPair
 from qianxun.doors.cli import main
 from qianxun.engine.admin.copy import OF_PROCESSES, OWN_COUNTERS, copy_records, count_rows
+from qianxun.engine.admin.evaluation_sets import Evaluations
 from qianxun.engine.engine import Engine
 from qianxun.engine.example_library import insert_greeting_examples, insert_qa_examples
 from qianxun.engine.settings import Settings, load
@@ -50,7 +51,10 @@ async def fill(settings: Settings) -> None:
             )
             for n in range(30)
         ]
-        asked = Document("问答", "年休假为 7 天。", pairs=(QAPair("能休息几天", "7 天"),), tags=("假期",))
+        since = {"valid_from": "2020-01-01"}
+        asked = Document(
+            "问答", "年休假为 7 天。", pairs=(QAPair("能休息几天", "7 天"),), tags=("假期",), metadata=since
+        )
         await engine.add_documents(base.id, [*batch, asked, Document("表", TABLE, format="markdown")])
         await engine.add_documents(base.id, [Document("d0", "改过的第一条，住院报销 99%。")])
         await engine.delete_document(base.id, "d1")
@@ -63,6 +67,10 @@ async def fill(settings: Settings) -> None:
         await handler.handle_document_updated(told)
         await engine.registry.add("7", NewModel("我的", "https://example.com/v1", "bge", "rerank", api_key=SECRET))
         await engine.admin.build_graph(base.id)
+        labelled = Evaluations(engine)
+        await labelled.save_case(base.id, "能休息几天", doc_ids=["问答"])
+        (saved,) = await labelled.sets(base.id)
+        await labelled.measure(saved.id, "hybrid")
         other = await engine.of("乙").create_knowledge_base("别人的", model="none")
         await engine.of("乙").add_documents(other.id, [Document("d", "别人的一条。")])
         with engine.records.writing() as tx:

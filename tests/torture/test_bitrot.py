@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.records import acknowledged, checksums
+from qianxun.records import checksums
+from qianxun.records.database import acknowledged
 from tests.torture.bitrot import rot
 
 pytestmark = pytest.mark.long

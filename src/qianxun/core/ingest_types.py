@@ -127,7 +127,7 @@ class DocumentQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentPage:
+class DocumentListing:
     """Some documents of a base; ``next`` is where the following page begins, "" after the last."""
 
     documents: tuple[DocumentState, ...]

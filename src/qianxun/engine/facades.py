@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
-from qianxun.core.ingest_types import DocumentContent, DocumentPage, DocumentQuery, Facet
+from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentQuery, Facet
 from qianxun.core.limits import SLOW_MS
 from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry, LogFilter
 from qianxun.core.ports import EmbeddingModel, nothing
@@ -140,7 +140,7 @@ class Contents:
 
     async def page(
         self, knowledge_base: int, query: DocumentQuery = EVERY_DOCUMENT, *, limit: int = 50, after: str = ""
-    ) -> DocumentPage:
+    ) -> DocumentListing:
         """Documents a page at a time; ``after`` is what the last page gave as ``next``."""
         return await self.own(knowledge_base).read(
             lambda tx: browse.page(tx, knowledge_base, query, limit=limit, after=after)

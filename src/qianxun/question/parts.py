@@ -13,7 +13,7 @@ _SHORTEST: Final = 4  # characters of a part
 _LONGEST: Final = 60  # characters of a question that is parted at its commas
 _STOPS: Final = re.compile(r"[?？；;。!！\n]+")
 _ASKS: Final = re.compile(f"(?!几乎)(?:{joined('small_talk.asks_what')}|何时|是否|能否|[吗么]$|能不能|可不可以)")
-_COMMAS: Final = re.compile(r"[，,]+|[、\s]*(?:另外|还有就是|还有|顺便问一下)[，,\s]*")
+_COMMAS: Final = re.compile(r"[，,]+|[、 ]?(?:另外|还有就是|还有|顺便问一下)[，, ]?")
 
 
 def parts(text: str) -> tuple[str, ...]:

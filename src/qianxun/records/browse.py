@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select, String, and_, cast, or_, select, update
 
 from qianxun.core.errors import BadInput
-from qianxun.core.ingest_types import DocumentContent, DocumentPage, DocumentQuery, Facet, StoredPair
+from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentQuery, Facet, StoredPair
 from qianxun.core.types import Scalar, Text
 from qianxun.core.unicode import is_storable
 from qianxun.records import chunks, documents, graph, listing, rows
@@ -25,7 +25,7 @@ LIKE_ESCAPE: Final = "\\"
 RETRIED: Final = ("retrying", "quarantined")  # a file that could not be read has no text to try again with
 
 
-def page(tx: Connection, knowledge_base: int, query: DocumentQuery, *, limit: int, after: str = "") -> DocumentPage:
+def page(tx: Connection, knowledge_base: int, query: DocumentQuery, *, limit: int, after: str = "") -> DocumentListing:
     """``after`` is what the last page gave as ``next``. Raises BadInput for one that no page gave.
 
     The rows of the page are chosen first, and read in full after that: sorting all of a large base with what is shown
@@ -51,10 +51,10 @@ def page(tx: Connection, knowledge_base: int, query: DocumentQuery, *, limit: in
     shown = {row.key: row for row in select_in(tx, listing.state_query(), DocumentRow.key, [row.key for row in found])}
     states = listing.states_of(tx, knowledge_base, [shown[row.key] for row in found[:limit] if row.key in shown])
     if len(found) <= limit:
-        return DocumentPage(tuple(states))
+        return DocumentListing(tuple(states))
     last = found[limit - 1]
     place = f"{last.updated_at.isoformat()}_{last.key}" if query.order == "newest" else last.doc_id
-    return DocumentPage(tuple(states), place)
+    return DocumentListing(tuple(states), place)
 
 
 def _place(after: str) -> tuple[datetime, int]:

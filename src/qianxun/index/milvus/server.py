@@ -334,7 +334,7 @@ class Milvus:
 
 def version_of(words: str) -> tuple[int, ...]:
     """``v2.5.4-dev`` is (2, 5)."""
-    found = re.search(r"(\d+)\.(\d+)", words)
+    found = re.search(r"(?<!\d)(\d{1,6})\.(\d{1,6})", words)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
