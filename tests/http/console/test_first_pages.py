@@ -47,6 +47,25 @@ def test_a_search_shows_scores_words_and_the_place_and_is_logged(tmp_path: Path)
     run(tmp_path, story)
 
 
+def test_what_was_in_force_on_a_day_is_shown_as_such(tmp_path: Path) -> None:
+    before = Document(
+        "before", "出差住宿每晚不超过 400 元。", name="旧差旅.txt", metadata={"valid_until": "2020-12-31"}
+    )
+
+    async def story(browser: Browser, base: int) -> None:
+        await browser.service.engine.add_documents(base, [before])
+        now = await browser.open("/console/bench", base=base, q="出差住宿")
+        assert "doc=before" not in now.text
+        then = await browser.open("/console/bench", base=base, q="出差住宿", as_of="2020-06-01")
+        assert "doc=before" in then.text
+        assert "按 2020-06-01 有效的文档" in text_of(then.text)
+        assert "2020-12-31 之后失效" in text_of(then.text)
+        wrong = await browser.open("/console/bench", base=base, q="出差住宿", as_of="去年")
+        assert "as_of 不是日期" in text_of(wrong.text)
+
+    run(tmp_path, story)
+
+
 def test_a_setting_that_cannot_be_is_said_on_its_side_and_the_other_searches(tmp_path: Path) -> None:
     async def story(browser: Browser, base: int) -> None:
         shown = await browser.open("/console/bench", base=base, q="报销", ab="1", b_top_k="-3")

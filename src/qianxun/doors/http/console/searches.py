@@ -15,7 +15,7 @@ from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.console.forms import Fields
 
 SIDES: Final = ("", "b_")  # what the names of a side's fields begin with
-SETTINGS: Final = ("mode", "top_k", "threshold", "fusion", "rerank", "fuzzy")
+SETTINGS: Final = ("mode", "top_k", "threshold", "fusion", "rerank", "fuzzy", "as_of")
 MODES: Final = options_of(SearchOptions)["mode"].literals
 FUSIONS: Final = options_of(SearchOptions)["fusion"].literals
 
@@ -59,6 +59,8 @@ class BenchSearch:
             chosen["rerank"] = "" if rerank == NO_RERANK else rerank
         if fuzzy := fields.text("fuzzy"):
             chosen["fuzzy"] = fuzzy == "true"
+        if as_of := fields.text("as_of"):
+            chosen["as_of"] = as_of
         if (where := self.filter()) != EVERYTHING:
             chosen["where"] = where
         if self.doc_ids:
