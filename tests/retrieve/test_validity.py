@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from qianxun.bases.in_force import InForce, Period
 from qianxun.core.errors import BadInput, BadQuery
+from qianxun.core.governance.validity import AsOf, Validity
 from qianxun.core.types import Document, Recall
-from qianxun.core.validity import AsOf, Validity
 from qianxun.engine.engine import Engine
 from qianxun.retrieve.as_of import named_day, without_day
 from tests.hypothesis_settings import SLOW_OR_SHARED

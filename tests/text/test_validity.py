@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from qianxun.core.errors import BadInput, BadQuery
+from qianxun.core.governance.validity import Validity, checked_as_of, iso_day
 from qianxun.core.types import Document
-from qianxun.core.validity import Validity, checked_as_of, iso_day
 from qianxun.text.validity import read_validity, validity_of
 
 

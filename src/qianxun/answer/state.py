@@ -15,11 +15,11 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import TABLE_HINT, Answer, AnswerContext, Passage, QuestionKind, TraceStep
 from qianxun.core.conversation import Turn
 from qianxun.core.errors import BadQuery, NotFound, QianxunError
+from qianxun.core.governance.validity import AsOf
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
 from qianxun.core.layered_types import Cited, LayeredRecall
 from qianxun.core.options import QUERY_MODES, CheckMode, QueryMode, SearchOptions
 from qianxun.core.types import Chunk, Degraded, Filter, Found, StepTime
-from qianxun.core.validity import AsOf
 from qianxun.graph.build import graph_of
 from qianxun.graph.modes import ModeRecall
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph

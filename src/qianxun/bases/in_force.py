@@ -16,9 +16,10 @@ from typing import Final
 from sqlalchemy import Connection
 
 from qianxun.core.filters import EVERYTHING, Filter, In, Not
+from qianxun.core.governance.validity import ANY_TIME, AsOf, Validity
 from qianxun.core.system.cache import LRUCache
-from qianxun.core.validity import ANY_TIME, AsOf, Validity
-from qianxun.records import listing, validity
+from qianxun.records import listing
+from qianxun.records.governance import validity
 from qianxun.text.document_names import by_name, document_title, first_letters, plain_name
 
 _EDITION: Final = re.compile(r"\s?[（(【\[][^（）()【】\[\]]{1,20}[）)】\]]$")  # 差旅办法（2019年修订）

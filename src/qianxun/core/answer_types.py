@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from qianxun.core.governance.validity import AsOf
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext
 from qianxun.core.types import Degraded, StepTime
-from qianxun.core.validity import AsOf
 
 QueryMode: TypeAlias = Literal["naive", "local", "global", "hybrid", "mix", "bypass"]
 QUERY_MODES: Final[tuple[QueryMode, ...]] = ("naive", "local", "global", "hybrid", "mix", "bypass")

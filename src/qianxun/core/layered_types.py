@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, Literal, TypeAlias
 
+from qianxun.core.governance.validity import AsOf
 from qianxun.core.types import CellValue, Chunk, ChunkKind, Column, Degraded, Generation, Metadata, Table
-from qianxun.core.validity import AsOf
 
 MOST_CITED: Final = 50
 

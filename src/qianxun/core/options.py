@@ -27,9 +27,9 @@ from qianxun.core.filters import (
     read_filters,
     written_filters,
 )
+from qianxun.core.governance.validity import checked_as_of
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.model_types import REF_PREFIX
-from qianxun.core.validity import checked_as_of
 
 Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
 FusionName: TypeAlias = Literal["weighted", "min_max", "rrf"]

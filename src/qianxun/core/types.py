@@ -48,9 +48,9 @@ from qianxun.core.filters import Spelled as Spelled
 from qianxun.core.filters import all_of as all_of
 from qianxun.core.filters import matches as matches
 from qianxun.core.filters import same_scalar as same_scalar
+from qianxun.core.governance.validity import NO_VALIDITY, AsOf, Validity
 from qianxun.core.options import BM25 as BM25
 from qianxun.core.options import Bm25 as Bm25
-from qianxun.core.validity import NO_VALIDITY, AsOf, Validity
 
 Vector: TypeAlias = NDArray[np.float32]  # one vector, unit length
 Vectors: TypeAlias = NDArray[np.float32]  # (n, dimension), each row unit length

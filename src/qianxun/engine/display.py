@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any, get_args
 
 from qianxun.core.explanation import Explanation
+from qianxun.core.governance.validity import ANY_TIME
 from qianxun.core.types import EVERYTHING
-from qianxun.core.validity import ANY_TIME
 from qianxun.rank.tiers import COVERED, STRICT
 from qianxun.retrieve.arms import find_arm
 from qianxun.retrieve.explain import filter_text

@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed
 from qianxun.core.errors import RecallFailed
+from qianxun.core.governance.validity import checked_as_of
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import Recalled
@@ -46,7 +47,6 @@ from qianxun.core.types import (
     KnowledgeBase,
     Recall,
 )
-from qianxun.core.validity import checked_as_of
 from qianxun.engine.embedding_models import Embeddings
 from qianxun.engine.facades import Admin, Contents, Logs
 from qianxun.engine.folder_lock import owned

@@ -26,6 +26,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from qianxun.bases.base import Claims, OpenBase, Version, in_preparing_thread
 from qianxun.bases.lease import RENEWALS
 from qianxun.core.errors import BadInput, ModelError, QianxunError
+from qianxun.core.governance.validity import stated_validity
 from qianxun.core.ingest_types import Labels, Step, Watch
 from qianxun.core.ports import nothing
 from qianxun.core.system.gc_pause import paused_collection
@@ -42,7 +43,6 @@ from qianxun.core.types import (
     Submission,
     Text,
 )
-from qianxun.core.validity import stated_validity
 from qianxun.indexing.maintenance import keep_up
 from qianxun.indexing.outbox_indexer import Fresh, entries_of, unbroken
 from qianxun.indexing.prepare import prepare_for

@@ -7,7 +7,7 @@ life of a document from `accept` to `remove`. The rest:
     bases, tenancy         knowledge bases and who may use them
     chunks, pairs, tables, terms, graph    what belongs to a document or a base
     checksums              whether rows are what was written
-    validity               when documents are in force, and which ones they replace
+    governance/            what people decide: when documents are in force, and which ones they replace
     leases                 what one process at a time does, where several work on one database
     outbox, listing, logs  what is pending, states of documents, the retrieval log
     evaluations            labelled questions about a base, and runs over them

@@ -24,10 +24,11 @@ from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Accepted, Document, DocumentStatus, Outcome, Prepared, Submission
 from qianxun.core.unicode import is_storable, storable
-from qianxun.records import checksums, pairs, rows, validity
+from qianxun.records import checksums, pairs, rows
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
 from qianxun.records.database.counters import CounterName, allocate
 from qianxun.records.database.statements import in_slices, insert_rows, select_in
+from qianxun.records.governance import validity
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
 from qianxun.records.schema import (

@@ -10,10 +10,11 @@ from sqlalchemy import Connection, Row, case, func, select, text
 from qianxun.core.errors import NotFound
 from qianxun.core.types import Attributes, DocumentState
 from qianxun.core.unicode import is_storable, storable
-from qianxun.records import rows, validity
+from qianxun.records import rows
 from qianxun.records.chunks import chunk_id
 from qianxun.records.database.server import server_of
 from qianxun.records.database.statements import select_in
+from qianxun.records.governance import validity
 from qianxun.records.schema import (
     ChunkRow,
     DocumentRow,

@@ -13,8 +13,8 @@ from typing import Final
 from qianxun.bases.base import OpenBase, read
 from qianxun.bases.in_force import NOTHING_KNOWN, InForce, in_force
 from qianxun.core.filters import Filter, all_of
+from qianxun.core.governance.validity import ANY_TIME, AsOf
 from qianxun.core.types import Found, Generation
-from qianxun.core.validity import ANY_TIME, AsOf
 from qianxun.records import bases
 
 _YEAR: Final = re.compile(r"(?<!\d)((?:19|20)\d{2})\s?年(?:\s?(\d{1,2})\s?月)?(?!\d|[以之]?[后来]|至今|起)")

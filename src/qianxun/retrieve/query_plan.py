@@ -19,6 +19,7 @@ from qianxun.core.errors import (
     QianxunError,
     RetrieverUnavailable,
 )
+from qianxun.core.governance.validity import AsOf
 from qianxun.core.limits import QUERY_LIMIT
 from qianxun.core.options import SearchOptions
 from qianxun.core.ports import ChatModel
@@ -37,7 +38,6 @@ from qianxun.core.types import (
     all_of,
     matches,
 )
-from qianxun.core.validity import AsOf
 from qianxun.records import listing
 from qianxun.retrieve.as_of import resolve_as_of, without_day
 from qianxun.text.document_names import by_name, first_letters, plain_name

@@ -10,8 +10,8 @@ from calendar import isleap
 from datetime import date, timedelta
 from typing import Final
 
+from qianxun.core.governance.validity import VALIDITY_FIELDS, Validity, iso_day, stated_validity
 from qianxun.core.types import Document
-from qianxun.core.validity import VALIDITY_FIELDS, Validity, iso_day, stated_validity
 
 _EDGE: Final = 3000  # characters at either end
 _SIGNS: Final = ("施行", "实施", "执行", "生效", "有效期", "废止", "停止使用")

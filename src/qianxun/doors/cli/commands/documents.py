@@ -32,9 +32,9 @@ from qianxun.doors.cli.session import (
 from qianxun.doors.cli.views.drawing import label, minutes, place_of, printable
 
 if TYPE_CHECKING:
+    from qianxun.core.governance.validity import Validity
     from qianxun.core.ingest_types import Labels, Report
     from qianxun.core.types import Chunk, DocumentState, KnowledgeBase, MetadataValue
-    from qianxun.core.validity import Validity
     from qianxun.engine.admin.sync import Doubt, Dropped
 
 PAGE = 500  # documents

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
+from qianxun.core.governance.validity import Validity
 from qianxun.core.types import Document
 from qianxun.core.unicode import storable
-from qianxun.core.validity import Validity
 from qianxun.records.database.statements import insert_rows
 from qianxun.records.schema import DocumentRow, ValidityRow, VersionRow
 from qianxun.text.validity import validity_of

@@ -1,0 +1,1 @@
+"""What people decide about documents, in tables: `validity` is the one to read first. Imports `core` and `records`."""
