@@ -422,7 +422,7 @@ CLIENTS = {
 }  # fmt: skip
 # Weights come from hubs that the operator names and are held to their hash; the folder's lock asks for the machine's
 # name; the service listens, and its client calls it.
-OTHER_BUSINESS = ("models/local/download_sources.py", "engine/folder_lock.py", "doors/", "records/database/mysql.py")
+OTHER_BUSINESS = ("models/local/download_sources.py", "engine/folder_lock.py", "doors/", "records/database/mysql")
 
 
 def network_users(source: Path) -> set[str]:

@@ -2,7 +2,50 @@
 
 from __future__ import annotations
 
-from qianxun.answer import run as steps
-from qianxun.answer.state import Answering, AnswerState
+from functools import partial
 
-__all__ = ["AnswerState", "Answering", "steps"]
+from qianxun.answer import run as steps
+from qianxun.answer.question_log import answer_entry
+from qianxun.answer.state import Answering, AnswerState, graph_or_reason
+from qianxun.bases.base import OpenBase
+from qianxun.core.governance.validity import checked_as_of
+from qianxun.core.layered_options import of_base
+from qianxun.core.options import AskOptions, check, search_options
+from qianxun.core.types import Degraded
+from qianxun.engine.settings import Settings
+from qianxun.graph.modes import gather
+from qianxun.graph.network.knowledge_graph import KnowledgeGraph
+from qianxun.ingest.sandbox.pool import ParserPool
+from qianxun.retrieve.as_of import resolve_as_of, where_on
+from qianxun.retrieve.layered.tables import search_tables
+from qianxun.retrieve.search_log import Journal
+
+__all__ = ["AnswerState", "Answering", "answering", "steps"]
+
+
+async def answering(
+    base: OpenBase, options: AskOptions, question: str, settings: Settings, parsers: ParserPool, journal: Journal
+) -> Answering:
+    """What the steps work with. A ``question`` may choose the day as of which it is answered. Raises BadQuery."""
+    as_of = await resolve_as_of(base, question, checked_as_of(options.as_of))
+    day = as_of.day if as_of is not None else options.as_of
+    config = base.about.config
+    search = search_options(settings.search, config, {"top_k": options.top_k, "where": options.where, "as_of": day})
+    check(search)
+    chosen = of_base(settings.table_engine, config, "table_engine")
+    entry = partial(answer_entry, base.about, options, search)
+
+    async def graph() -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:
+        return await graph_or_reason(base, await where_on(base, options.where, as_of))
+
+    return Answering(
+        base,
+        lambda query, mode: gather(base, query, mode, search),
+        search,
+        graph=graph,
+        tables=lambda query: search_tables(base, query, chosen, search),
+        parsers=parsers,
+        note=lambda state, answer: journal.note_entry(entry(state, answer)),
+        as_of=as_of,
+        check=options.check or config.get("check") or "strict",
+    )

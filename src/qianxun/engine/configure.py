@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from sqlalchemy import Connection
+
 from qianxun.bases.base import OpenBase
 from qianxun.core import plugins
 from qianxun.core.errors import BadInput
@@ -220,6 +222,17 @@ def _wrong(name: str, value: Any) -> BadInput:
 
 
 # ── an open base ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def rename(base: OpenBase, name: str) -> KnowledgeBase:
+    """Raises AlreadyThere if another base of the tenant has the name."""
+
+    def renamed(tx: Connection) -> KnowledgeBase:
+        base.about = bases.rename(tx, base.id, name, tenant=base.about.tenant)
+        return base.about
+
+    async with base.configuring:
+        return await base.records.write(renamed)
 
 
 async def configure(base: OpenBase, changes: Mapping[str, Any], on_chunks: Callable[[int], None]) -> KnowledgeBase:

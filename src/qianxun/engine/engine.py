@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed
-from qianxun.core.errors import RecallFailed
-from qianxun.core.governance.validity import checked_as_of
-from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
-from qianxun.core.log_types import Recalled
-from qianxun.core.model_types import is_ref
 from qianxun.core.options import (
     AskChoices,
     AskOptions,
     FusionName,
     QueryMode,
     SearchChoices,
-    SearchOptions,
     TablesOptions,
     TextsOptions,
     check,
-    params_of,
     search_options,
 )
 from qianxun.core.ports import Cache, EmbeddingModel, IndexBackend, nothing
@@ -40,7 +30,6 @@ from qianxun.core.types import (
     LOCAL_TENANT,
     Accepted,
     Chunk,
-    Degraded,
     Document,
     DocumentState,
     Filter,
@@ -48,13 +37,13 @@ from qianxun.core.types import (
     Recall,
 )
 from qianxun.engine.embedding_models import Embeddings
-from qianxun.engine.facades import Admin, Contents, Logs
+from qianxun.engine.facades import Admin, Contents, Logs, Searches
 from qianxun.engine.folder_lock import owned
-from qianxun.engine.model_catalog import BaseModels, ModelCatalog
+from qianxun.engine.model_catalog import BaseModels, ModelCatalog, chosen_for
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import is_shared
-from qianxun.engine.wiring import Hooks, run_background, wire
+from qianxun.engine.wiring import Hooks, in_background, wire
 from qianxun.indexing.inbox import Inbox
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.operations import Operations
@@ -63,7 +52,6 @@ from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases, chunks, listing
 from qianxun.records.tenancy import BaseRecords
 from qianxun.retrieve.recall_cache import Lifetimes
-from qianxun.retrieve.run import cached_recall
 from qianxun.retrieve.search_log import Journal
 
 if TYPE_CHECKING:
@@ -83,8 +71,6 @@ if TYPE_CHECKING:
 # A process that only searches loads only what a search needs: ingest, answers and the graph are three quarters of the
 # code, and each is imported by the methods that use it (docs/decisions/0006-recall-speed.md). The types of questions
 # and answers are here all the same: frameworks that make an agent's tool of such a method evaluate its annotations.
-
-Result = TypeVar("Result")
 
 
 @dataclass
@@ -136,16 +122,13 @@ class Engine:
         settings = settings or load(arguments={"data": str(data) if data is not None else None})
         with nullcontext() if reader else owned(settings.folder, shared=is_shared(settings)):
             engine = await asyncio.to_thread(wire, Engine, settings, dict(models or {}), reader=reader)
-            indexer = None
-            if background and not reader:
-                indexer = asyncio.create_task(engine._run_background(follow=background == "worker"))
+            parts = (engine.of, engine.records, engine._work, engine._bases.every, settings.events, engine.inbox)
+            is_alone = reader or not background
+            work = nullcontext() if is_alone else in_background(*parts, follow=background == "worker")
             try:
-                yield engine
+                async with work:
+                    yield engine
             finally:
-                if indexer is not None:
-                    indexer.cancel()
-                    with suppress(asyncio.CancelledError):
-                        await indexer
                 await engine._close(finish=not background)
 
     async def _close(self, *, finish: bool) -> None:
@@ -194,27 +177,17 @@ class Engine:
         ``user_id`` is its owner, whose registered models are the base's defaults. Raises AlreadyThere for a name that
         is taken, BadInput, NotFound or ModelUnavailable for a configuration or model that cannot be used.
         """
-        from qianxun.engine.configure import changed
-
-        chosen, dimension = await asyncio.to_thread(self.embeddings.choose, model, self.registry, user_id)
-        owner = {"user_id": user_id} if user_id else {}
-        checked = changed(asdict(self.settings.chunking), {**(config or {}), **owner})
-        await asyncio.to_thread(self._check_models, checked, self.embeddings.get(chosen, dimension, self.registry))
-        fields: dict[str, Any] = {"kind": kind, "embedding_model": chosen, "dimension": dimension, "config": checked}
-        created = await self.records.write(lambda tx: bases.create(tx, name, tenant=self.tenant, **fields))
+        changes = {**(config or {}), **({"user_id": user_id} if user_id else {})}
+        chosen = await chosen_for(self.embeddings, self._models, self.settings.chunking, model, changes)
+        created = await self.records.write(lambda tx: bases.create(tx, name, tenant=self.tenant, kind=kind, **chosen))
         await self._bases.create(created)
         return created
 
     async def rename(self, knowledge_base: int, name: str) -> KnowledgeBase:
         """Renames a base. Raises AlreadyThere if another base of the tenant has the name."""
-        base = await self.base(knowledge_base)
+        from qianxun.engine.configure import rename
 
-        def renamed(tx: Connection) -> KnowledgeBase:
-            base.about = bases.rename(tx, base.id, name, tenant=self.tenant)
-            return base.about
-
-        async with base.configuring:
-            return await base.records.write(renamed)
+        return await rename(await self.base(knowledge_base), name)
 
     async def configure(
         self, knowledge_base: int, changes: Mapping[str, Any], *, watch: Any = nothing
@@ -227,11 +200,12 @@ class Engine:
         from qianxun.engine.configure import configure
 
         async with self._opened(knowledge_base) as base:
-            await asyncio.to_thread(self._check_models, changes, base.model)
+            await asyncio.to_thread(self._models.check, changes, base.model)
             return await configure(base, changes, watch)
 
-    def _check_models(self, config: Mapping[str, Any], embedding: EmbeddingModel | None) -> None:
-        BaseModels(self.catalog, self.registry).check(config, embedding)
+    @property
+    def _models(self) -> BaseModels:
+        return BaseModels(self.catalog, self.registry)
 
     async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
         """The tenant's bases by id; ``after`` is the id at which the last page ended."""
@@ -404,9 +378,9 @@ class Engine:
         request, or one of its own. Raises BadQuery, BadFilter or NotFound.
         """
         base = await self.base(knowledge_base)
-        options = await self._search_options(base, choices)
+        options = await self._searches.options(base, choices)
         check(options)
-        return await self._recall(base, query, options, trace_id)
+        return await self._searches.recall(base, query, options, trace_id)
 
     async def retrieve_many(
         self,
@@ -429,13 +403,10 @@ class Engine:
         recall = await search_bases(self, knowledge_bases, query, trace_id=trace_id, **choices)
         return replace(recall, results=recall.results[: choices.get("top_k") or self.settings.search.top_k])
 
-    async def _search_options(self, base: OpenBase, choices: SearchChoices) -> SearchOptions:
-        """Raises NotFound for a registered reranker that the caller names and that does not exist. One that the base
-        names may have been removed: the search goes on without it."""
-        rerank = choices.get("rerank")
-        if rerank is not None and is_ref(rerank):
-            await asyncio.to_thread(self.registry.expect, rerank, ("rerank",))
-        return self._options(base, **choices)
+    @property
+    def _searches(self) -> Searches:
+        parts = (self.settings, self.registry, self.cache, self.lifetimes, self.journal, self.hooks, self._bases)
+        return Searches(*parts)
 
     async def search_texts(
         self,
@@ -448,13 +419,8 @@ class Engine:
         trace_id: str = "",
     ) -> LayeredRecall:
         """Searches prose layer by layer: by vector, by keywords, by related terms (docs/operations.md)."""
-        from qianxun.retrieve.layered.texts import search_texts
-
-        base = await self.base(knowledge_base)
-        chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
-        options = self._options(base, top_k=top_k, where=where, as_of=as_of)
-        searching = search_texts(base, query, chosen, options, top_k, trace_id)
-        return await self._layered(base, searching, params_of(TextsOptions(top_k, where, as_of)))
+        base, options = await self.base(knowledge_base), TextsOptions(top_k, where, as_of)
+        return await self._searches.texts(base, query, options, trace_id)
 
     async def search_tables(
         self,
@@ -469,39 +435,14 @@ class Engine:
     ) -> LayeredRecall:
         """Searches tables layer by layer: by structure, meaning, keywords, related terms; with ``answer`` also answers
         from their cells."""
-        from qianxun.retrieve.layered.tables import search_tables
-
-        base = await self.base(knowledge_base)
-        chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
-        options = self._options(base, top_k=top_k, where=where, as_of=as_of)
-        searching = search_tables(base, query, chosen, options, top_k, answer=answer, trace_id=trace_id)
-        return await self._layered(base, searching, params_of(TablesOptions(top_k, where, as_of, answer)))
-
-    def _options(self, base: OpenBase, **choices: Unpack[SearchChoices]) -> SearchOptions:
-        return search_options(self.settings.search, base.about.config, choices)
-
-    async def _layered(
-        self, base: OpenBase, searching: Awaitable[LayeredRecall], params: Mapping[str, Any]
-    ) -> LayeredRecall:
-        from qianxun.retrieve.layered.ladder import log_layers
-
-        with self._bases.using(base):
-            recall = await searching
-        self.journal.note(base.about, recall, params)
-        log_layers(recall)
-        self.hooks.layered(recall)
-        return recall
+        base, options = await self.base(knowledge_base), TablesOptions(top_k, where, as_of, answer)
+        return await self._searches.tables(base, query, options, trace_id)
 
     async def explain(
         self, knowledge_base: int, query: str, chunk_id: str = "", **choices: Unpack[SearchChoices]
     ) -> Explained:
         """How each result of `retrieve` with these choices got its score; and why the chunk is, or is not, one."""
-        from qianxun.retrieve.explain import explained
-
-        base = await self.base(knowledge_base)
-        options = await self._search_options(base, choices)
-        with self._bases.using(base):
-            return await explained(base, query, options, chunk_id)
+        return await self._searches.explain(await self.base(knowledge_base), query, choices, chunk_id)
 
     async def hybrid_search(
         self,
@@ -521,32 +462,16 @@ class Engine:
         """
         from qianxun.retrieve.hybrid_search import HybridSearchEngine
 
-        base = await self.base(knowledge_base)
-        options = search_options(self.settings.search, {}, {})
         return HybridSearchEngine(
-            base,
+            await self.base(knowledge_base),
             semantic_weight=semantic_weight,
             keyword_weight=keyword_weight,
             fusion=fusion,
-            search_with=self._recall,
-            options=options,
+            search_with=self._searches.recall,
+            options=search_options(self.settings.search, {}, {}),
             platform=None if platform is None else await self.base(platform),
             platform_where=platform_where,
         )
-
-    async def _recall(self, base: OpenBase, query: str, options: SearchOptions, trace_id: str = "") -> Recall:
-        started = time.perf_counter()
-        try:
-            with self._bases.using(base):
-                answer = await self._bases.again_if_moved(
-                    base,
-                    lambda: cached_recall(base, query, options, self.cache, self.journal, self.lifetimes, trace_id),
-                )
-        except RecallFailed:
-            self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, None))
-            raise
-        self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, answer))
-        return answer
 
     async def gather(
         self,
@@ -564,15 +489,9 @@ class Engine:
         """The chunks that one query mode finds, best first, and the context that the base's graph gives to the question
         (docs/decisions/0013-knowledge-graph.md). With ``surroundings``, `local` walks what a graph server with a copy
         finds there."""
-        from qianxun.answer.question_log import gather_entry
-        from qianxun.graph.modes import gather
-
+        choices: SearchChoices = {"top_k": top_k, "where": where, "doc_ids": doc_ids, "as_of": as_of}
         base = await self.base(knowledge_base)
-        options = self._options(base, top_k=top_k, where=where, doc_ids=doc_ids, as_of=as_of)
-        with self._bases.using(base):
-            recall = await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
-        self.journal.note_entry(gather_entry(base.about, options, recall, elsewhere=surroundings is not None))
-        return recall
+        return await self._searches.gather(base, query, mode, choices, surroundings, trace_id)
 
     # ── answers ──────────────────────────────────────────────────────────────────────────────────
 
@@ -626,34 +545,10 @@ class Engine:
     async def answering(self, knowledge_base: int, options: AskOptions | None = None, question: str = "") -> Answering:
         """What the steps of `qianxun.answer` work with, for callers who take them one by one. A ``question`` may choose
         the day as of which it is answered."""
-        from qianxun.answer.question_log import answer_entry
-        from qianxun.answer.state import Answering, graph_or_reason
-        from qianxun.graph.modes import gather
-        from qianxun.retrieve.as_of import resolve_as_of, where_on
-        from qianxun.retrieve.layered.tables import search_tables
+        from qianxun.engine.answer_steps import answering
 
-        base, options = await self.base(knowledge_base), options or AskOptions()
-        as_of = await resolve_as_of(base, question, checked_as_of(options.as_of))
-        day = as_of.day if as_of is not None else options.as_of
-        search = self._options(base, top_k=options.top_k, where=options.where, as_of=day)
-        check(search)
-        chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
-        entry = partial(answer_entry, base.about, options, search)
-
-        async def graph() -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:
-            return await graph_or_reason(base, await where_on(base, options.where, as_of))
-
-        return Answering(
-            base,
-            lambda query, mode: gather(base, query, mode, search),
-            search,
-            graph=graph,
-            tables=lambda query: search_tables(base, query, chosen, search),
-            parsers=self.parsers,
-            note=lambda state, answer: self.journal.note_entry(entry(state, answer)),
-            as_of=as_of,
-            check=options.check or base.about.config.get("check") or "strict",
-        )
+        base = await self.base(knowledge_base)
+        return await answering(base, options or AskOptions(), question, self.settings, self.parsers, self.journal)
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────
 
@@ -706,19 +601,6 @@ class Engine:
     def wake(self) -> None:
         """Tells the background indexer that there is work."""
         self._work.set()
-
-    async def _run_background(self, *, follow: bool) -> None:
-        async def drain(tenant: str, base: int) -> Drained:
-            return await self.of(tenant).drain(base)
-
-        async def events(tenant: str, base: int) -> RAGIndexEventHandler:
-            return await self.of(tenant).events(base)
-
-        async def opened(tenant: str, base: int) -> OpenBase:
-            return await self.of(tenant).base(base)
-
-        parts = (self.records, self._work, self._bases.every, drain, self.settings.events, events, opened, self.inbox)
-        await run_background(*parts, follow=follow)
 
     @property
     def is_one_of_many(self) -> bool:

@@ -1,8 +1,10 @@
-"""What an engine offers beside adding, finding, asking and deleting: `Engine.contents`, `admin` and `logs`."""
+"""What an engine offers beside adding, finding, asking and deleting: `Engine.contents`, `admin` and `logs`; and how its
+search methods search."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -12,20 +14,40 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
-from qianxun.core.errors import BadInput
+from qianxun.core.errors import BadInput, RecallFailed
 from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentQuery, Facet
+from qianxun.core.layered_options import of_base
+from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import SLOW_MS
-from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry, LogFilter
-from qianxun.core.ports import EmbeddingModel, nothing
-from qianxun.core.types import KnowledgeBase, Piece, Text
+from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry, LogFilter, Recalled
+from qianxun.core.model_types import is_ref
+from qianxun.core.options import (
+    QueryMode,
+    SearchChoices,
+    SearchOptions,
+    TablesOptions,
+    TextsOptions,
+    params_of,
+    search_options,
+)
+from qianxun.core.ports import Cache, EmbeddingModel, nothing
+from qianxun.core.types import KnowledgeBase, Piece, Recall, Text
+from qianxun.engine.open_bases import OpenBases
+from qianxun.engine.settings import Settings
+from qianxun.engine.wiring import Hooks
+from qianxun.models.registry import Registry
 from qianxun.records import Records, bases, browse, documents, logs, outbox
 from qianxun.records.tenancy import BaseRecords
+from qianxun.retrieve.recall_cache import Lifetimes
+from qianxun.retrieve.run import cached_recall
 from qianxun.retrieve.search_log import Journal
 
 if TYPE_CHECKING:
+    from qianxun.core.explanation import Explained
     from qianxun.core.graph_types import Entity, GraphBuilt
     from qianxun.core.ingest_types import Verdict, Watch
     from qianxun.graph.build import Watch as GraphWatch
+    from qianxun.graph.modes import ModeRecall, Surroundings
     from qianxun.retrieve.terms.learn import Learnt
 
 EVERY_DOCUMENT = DocumentQuery()
@@ -217,3 +239,96 @@ class Logs:
         """Stores a person's feedback on an answer, in place of the earlier one. Raises NotFound."""
         await self.journal.flush()
         return await self.records.write(lambda tx: logs.rate(tx, log_id, feedback, tenant=self.tenant))
+
+
+@dataclass(frozen=True, slots=True)
+class Searches:
+    """Searches of opened bases, each logged and counted: what the search methods of `Engine` do."""
+
+    settings: Settings
+    registry: Registry  # of the tenant
+    cache: Cache
+    lifetimes: Lifetimes
+    journal: Journal
+    hooks: Hooks
+    bases: OpenBases
+
+    async def options(self, base: OpenBase, choices: SearchChoices) -> SearchOptions:
+        """Raises NotFound for a registered reranker that the caller names and that does not exist. One that the base
+        names may have been removed: the search goes on without it."""
+        rerank = choices.get("rerank")
+        if rerank is not None and is_ref(rerank):
+            await asyncio.to_thread(self.registry.expect, rerank, ("rerank",))
+        return self._chosen(base, choices)
+
+    def _chosen(self, base: OpenBase, choices: SearchChoices) -> SearchOptions:
+        return search_options(self.settings.search, base.about.config, choices)
+
+    async def recall(self, base: OpenBase, query: str, options: SearchOptions, trace_id: str = "") -> Recall:
+        def search() -> Awaitable[Recall]:
+            return cached_recall(base, query, options, self.cache, self.journal, self.lifetimes, trace_id)
+
+        started = time.perf_counter()
+        found = None
+        try:
+            with self.bases.using(base):
+                found = await self.bases.again_if_moved(base, search)
+        except RecallFailed:
+            self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, None))
+            raise
+        self.hooks.recalled(Recalled(options.mode, started, time.perf_counter() - started, found))
+        return found
+
+    async def explain(self, base: OpenBase, query: str, choices: SearchChoices, chunk_id: str) -> Explained:
+        from qianxun.retrieve.explain import explained
+
+        options = await self.options(base, choices)
+        with self.bases.using(base):
+            return await explained(base, query, options, chunk_id)
+
+    async def gather(
+        self,
+        base: OpenBase,
+        query: str,
+        mode: QueryMode,
+        choices: SearchChoices,
+        surroundings: Surroundings | None,
+        trace_id: str,
+    ) -> ModeRecall:
+        from qianxun.answer.question_log import gather_entry
+        from qianxun.graph.modes import gather
+
+        options = self._chosen(base, choices)
+        with self.bases.using(base):
+            recall = await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
+        self.journal.note_entry(gather_entry(base.about, options, recall, elsewhere=surroundings is not None))
+        return recall
+
+    async def texts(self, base: OpenBase, query: str, options: TextsOptions, trace_id: str) -> LayeredRecall:
+        from qianxun.retrieve.layered.texts import search_texts
+
+        chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
+        search = self._layer_options(base, options)
+        return await self._layered(base, options, search_texts(base, query, chosen, search, options.top_k, trace_id))
+
+    async def tables(self, base: OpenBase, query: str, options: TablesOptions, trace_id: str) -> LayeredRecall:
+        from qianxun.retrieve.layered.tables import search_tables
+
+        chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
+        given = (base, query, chosen, self._layer_options(base, options), options.top_k)
+        return await self._layered(base, options, search_tables(*given, answer=options.answer, trace_id=trace_id))
+
+    def _layer_options(self, base: OpenBase, options: TextsOptions | TablesOptions) -> SearchOptions:
+        return self._chosen(base, {"top_k": options.top_k, "where": options.where, "as_of": options.as_of})
+
+    async def _layered(
+        self, base: OpenBase, options: TextsOptions | TablesOptions, searching: Awaitable[LayeredRecall]
+    ) -> LayeredRecall:
+        from qianxun.retrieve.layered.ladder import log_layers
+
+        with self.bases.using(base):
+            recall = await searching
+        self.journal.note(base.about, recall, params_of(options))
+        log_layers(recall)
+        self.hooks.layered(recall)
+        return recall

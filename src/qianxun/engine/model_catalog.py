@@ -3,9 +3,10 @@ settings, the cards of models on this machine, then plug-ins."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,8 +16,9 @@ from qianxun.core.errors import ModelUnavailable, NotFound, PluginError
 from qianxun.core.model_types import is_ref
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, RerankModel
 from qianxun.core.types import LOCAL_TENANT, KnowledgeBase
-from qianxun.engine.configure import MODEL_KEYS, flat
-from qianxun.engine.settings import ChatSettings, RerankSettings, Settings
+from qianxun.engine.configure import MODEL_KEYS, changed, flat
+from qianxun.engine.embedding_models import Embeddings
+from qianxun.engine.settings import ChatSettings, Chunking, RerankSettings, Settings
 from qianxun.models import RERANK_CARDS, ChatEndpoint, MaxSim, RerankEndpoint, find_local, open_chat, open_reranker
 from qianxun.models.registry import CHAT_TYPES, DEFAULT, Registry
 from qianxun.models.remote.url_policy import UrlPolicy
@@ -208,3 +210,18 @@ def _available(find: Callable[[str], Model], ref: str) -> Model:
         return find(ref)
     except NotFound as error:
         raise ModelUnavailable(f"登记的模型 {ref} 已被删去", hint="换一个模型，或重新登记") from error
+
+
+async def chosen_for(
+    embeddings: Embeddings,
+    models: BaseModels,
+    chunking: Chunking,
+    model: str | None,
+    changes: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The embedding model, dimension and configuration that `bases.create` stores for a new base."""
+    owner = str(changes.get("user_id") or "")
+    chosen, dimension = await asyncio.to_thread(embeddings.choose, model, models.registry, owner)
+    config = changed(asdict(chunking), changes)
+    await asyncio.to_thread(models.check, config, embeddings.get(chosen, dimension, models.registry))
+    return {"embedding_model": chosen, "dimension": dimension, "config": config}

@@ -346,16 +346,22 @@ class OpenBases:
                 raise
             unusable = str(error)
             index = await self.backend.build(about.id, stamp)
+        base = self._base(about, Serving(index, model), analyser)
+        if not self.is_reader:
+            await self._bring_up_to_date(base, unusable)
+        return base
 
+    def _base(self, about: KnowledgeBase, serving: Serving, analyser: Analyser) -> OpenBase:
         def owner() -> str:  # as it is now, not as it was on opening; the base itself would never be let go of
             current = self._open.get(about.id)
             return str((current.about if current else about).config.get("user_id", ""))
 
-        base = OpenBase(
+        config = about.config
+        return OpenBase(
             about=about,
             records=self.own(about.id, about.tenant),
             backend=self.backend,
-            serving=Serving(index, model),
+            serving=serving,
             splitter=ChunkSplitter(config["chunk_size"], config["chunk_overlap"]),
             analyser=analyser,
             parsers=self.parsers,
@@ -363,7 +369,7 @@ class OpenBases:
             in_memory=self.in_memory,
             committing=self.committing,
             lexicon=self.lexicon,
-            by_meaning=bool(config.get("by_meaning")) and model is not None,
+            by_meaning=bool(config.get("by_meaning")) and serving.model is not None,
             models=BaseModels(self.catalog, self.registered.of(about.tenant), owner),
             curves=self.embeddings.curves(about.embedding_model),
             rerank_cache=RerankCache(shared=self.scores, origin=about.identity),
@@ -371,17 +377,17 @@ class OpenBases:
             indexed=self.indexed,
             damaged=self._report if self.is_reader else self.repairs.begin,
         )
-        if self.is_reader:
-            return base
+
+    async def _bring_up_to_date(self, base: OpenBase, unusable: str) -> None:
+        """``unusable`` says why the index that was there cannot be opened; "": it is open."""
         try:
             if unusable:
-                log.warning("index of base %s is rebuilt from the records: %s", about.id, unusable)
+                log.warning("index of base %s is rebuilt from the records: %s", base.id, unusable)
                 await rebuild_unless(base, lambda: self._is_made(base))
             await catch_up(base)
         except BaseException:
             await base.serving.retire()
             raise
-        return base
 
     def _report(self, base: OpenBase, reason: str) -> None:
         log.error("index of base %s is damaged; the process that writes to it repairs it: %s", base.id, reason)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
@@ -21,7 +22,7 @@ from qianxun.core.types import LOCAL_TENANT
 from qianxun.engine.embedding_models import Embeddings, model_folders
 from qianxun.engine.model_catalog import ModelCatalog, open_registry
 from qianxun.engine.open_bases import OpenBases
-from qianxun.engine.settings import EventSettings, Settings
+from qianxun.engine.settings import EventSettings, Parsing, Settings
 from qianxun.engine.storage import (
     acknowledged_file,
     database_url,
@@ -34,7 +35,7 @@ from qianxun.engine.storage import (
 from qianxun.indexing.inbox import Inbox, Upload, run_inbox
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
-from qianxun.jobs.background import Work, run_indexer
+from qianxun.jobs.background import run_indexer
 from qianxun.jobs.operations import Operations
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
@@ -43,6 +44,7 @@ from qianxun.retrieve.search_log import Journal
 
 if TYPE_CHECKING:
     from qianxun.indexing.events import RAGIndexEventHandler
+    from qianxun.indexing.outbox_indexer import Drained
 
 Made = TypeVar("Made")
 PRELOADED: Final = (
@@ -87,64 +89,78 @@ def _parts(
         from qianxun.graph.extract.domain import load_domain
 
         load_domain(settings.graph.lexicon)  # a file that cannot be read is reported now, not by the first graph
-    parsing = settings.parsing
-    limits = ParseLimits(
-        file_bytes=parsing.file_megabytes * MIB,
-        characters=parsing.characters,
-        seconds=parsing.seconds,
-        ocr=parsing.ocr,
-    )
     threads, work, hooks = ModelThreads(), asyncio.Event(), Hooks()
-    parsers = ParserPool(parsing.workers, limits)
     cache, scores = open_cache(settings)
-    embeddings = Embeddings(settings, models)
-    catalog = ModelCatalog(settings, model_folders(settings), models)
-    registered = open_registry(settings, records, threads)
-    return {
-        "settings": settings,
+    shared: dict[str, Any] = {  # by the engine and its open bases
         "records": records,
         "backend": backend,
-        "parsers": parsers,
-        "embeddings": embeddings,
-        "catalog": catalog,
-        "registered": registered,
+        "parsers": ParserPool(settings.parsing.workers, _limits(settings.parsing)),
+        "embeddings": Embeddings(settings, models),
+        "catalog": ModelCatalog(settings, model_folders(settings), models),
+        "registered": open_registry(settings, records, threads),
+        "model_threads": threads,
+    }
+    open_bases = OpenBases(
+        **shared,
+        scores=scores,
+        indexed=lambda done: hooks.indexed(done),
+        wake=work.set,
+        lexicon=settings.graph.lexicon,
+        lease_seconds=settings.index.lease_seconds,
+        is_reader=reader,
+    )
+    return {
+        **shared,
+        "settings": settings,
         "cache": cache,
         "lifetimes": Lifetimes(settings.search.cache_seconds, settings.cache.most_seconds),
         "journal": Journal(records, settings.log.keep_days, settings.log.keep_rows),
         "hooks": hooks,
         "operations": Operations(),
-        "model_threads": threads,
-        "_bases": OpenBases(
-            records,
-            backend,
-            embeddings,
-            catalog,
-            registered,
-            threads,
-            parsers,
-            scores,
-            lambda done: hooks.indexed(done),
-            work.set,
-            settings.graph.lexicon,
-            settings.index.lease_seconds,
-            is_reader=reader,
-        ),
         "inbox": Inbox(settings.folder / "inbox"),
+        "_bases": open_bases,
         "_work": work,
     }
+
+
+def _limits(parsing: Parsing) -> ParseLimits:
+    return ParseLimits(
+        file_bytes=parsing.file_megabytes * MIB,
+        characters=parsing.characters,
+        seconds=parsing.seconds,
+        ocr=parsing.ocr,
+    )
 
 
 # ── what runs in the background ──────────────────────────────────────────────────────────────────
 
 
+class TenantWork(Protocol):
+    """What the background does for one tenant: an engine."""
+
+    async def drain(self, knowledge_base: int) -> Drained: ...
+    async def events(self, knowledge_base: int) -> RAGIndexEventHandler: ...
+    async def base(self, knowledge_base: int) -> OpenBase: ...
+
+
+@asynccontextmanager
+async def in_background(*parts: Any, follow: bool) -> AsyncIterator[None]:
+    """`run_background` until the block ends."""
+    task = asyncio.create_task(run_background(*parts, follow=follow))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
 async def run_background(
+    of: Callable[[str], TenantWork],
     records: Records,
     work: asyncio.Event,
     open_bases: Callable[[], Sequence[OpenBase]],
-    drain: Work,
     source: EventSettings,
-    events: Callable[[str, int], Awaitable[RAGIndexEventHandler]],
-    opened: Callable[[str, int], Awaitable[OpenBase]],
     inbox: Inbox,
     *,
     follow: bool = False,
@@ -158,38 +174,46 @@ async def run_background(
     from qianxun.jobs.graph_worker import run_graph_models
     from qianxun.retrieve.terms.learn import keep_learning
 
-    async def handle(event: Mapping[str, Any]) -> EventOutcome:
-        base = event.get("knowledge_base_id")
-        if not isinstance(base, int):
-            raise BadInput("事件缺少 knowledge_base_id，或它不是整数", hint="写上知识库的编号")
-        return await (await events(str(event.get("tenant") or LOCAL_TENANT), base)).handle(event)
-
-    async def read(upload: Upload, path: Path) -> None:
-        from qianxun.indexing.files import read_again
-
-        await read_again(await opened(upload.tenant, upload.knowledge_base), upload, path)
-        work.set()
-
-    async def give_up(upload: Upload, path: Path) -> None:
-        from qianxun.indexing.files import give_up
-
-        await give_up(await opened(upload.tenant, upload.knowledge_base), upload, path)
-
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(run_indexer(records, work, drain))
-        tasks.create_task(run_inbox(inbox, read, give_up))
+        tasks.create_task(run_indexer(records, work, lambda tenant, base: of(tenant).drain(base)))
+        tasks.create_task(_read_uploads(of, inbox, work))
         tasks.create_task(keep_learning(open_bases))
         tasks.create_task(run_graph_updates(open_bases))
         tasks.create_task(run_graph_models(open_bases))
         if follow and records.process:
             from qianxun.jobs.follow_writes import follow_writes
 
-            tasks.create_task(follow_writes(records, opened))
+            tasks.create_task(follow_writes(records, lambda tenant, base: of(tenant).base(base)))
         if source.url:
-            from qianxun.jobs.redis_events import EventStream, run_event_stream
+            tasks.create_task(_take_events(of, source))
 
-            stream = EventStream(source.url, source.stream, source.group)
-            tasks.create_task(run_event_stream(stream, handle))
+
+async def _read_uploads(of: Callable[[str], TenantWork], inbox: Inbox, work: asyncio.Event) -> None:
+    async def read(upload: Upload, path: Path) -> None:
+        from qianxun.indexing.files import read_again
+
+        await read_again(await of(upload.tenant).base(upload.knowledge_base), upload, path)
+        work.set()
+
+    async def give_up(upload: Upload, path: Path) -> None:
+        from qianxun.indexing.files import give_up
+
+        await give_up(await of(upload.tenant).base(upload.knowledge_base), upload, path)
+
+    await run_inbox(inbox, read, give_up)
+
+
+async def _take_events(of: Callable[[str], TenantWork], source: EventSettings) -> None:
+    from qianxun.jobs.redis_events import EventStream, run_event_stream
+
+    async def handle(event: Mapping[str, Any]) -> EventOutcome:
+        base = event.get("knowledge_base_id")
+        if not isinstance(base, int):
+            raise BadInput("事件缺少 knowledge_base_id，或它不是整数", hint="写上知识库的编号")
+        handler = await of(str(event.get("tenant") or LOCAL_TENANT)).events(base)
+        return await handler.handle(event)
+
+    await run_event_stream(EventStream(source.url, source.stream, source.group), handle)
 
 
 def preload() -> None:

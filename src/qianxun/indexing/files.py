@@ -64,29 +64,20 @@ async def add_files(
     What an earlier call gave with a file stays where ``labels`` say nothing else. ``exclude`` has the patterns of files
     that are left out; without ``restore`` a document that people deleted stays deleted.
     """
-    found = await asyncio.to_thread(lambda: list(discover(paths, exclude)))
-    sources = [item for item in found if isinstance(item, Source)]
-    refused = [item for item in found if isinstance(item, Refusal) and not item.passed_over]
-    await asyncio.to_thread(_remember_unopened, base, refused, labels, restore)
-    deleted = set() if restore else await asyncio.to_thread(_deleted, base, [source.id for source in sources])
-    deleted_paths = tuple(source.path for source in sources if source.id in deleted)
-    sources = [source for source in sources if source.id not in deleted]
-    warnings = [f"{item.path}：{item.reason}" for item in found if isinstance(item, Refusal) and item.passed_over]
-    for refusal in refused:
+    looked = await asyncio.to_thread(_look, base, paths, labels, exclude, restore)
+    for refusal in looked.refused:
         _note_refusal(watch, refusal)
-    changed = await asyncio.to_thread(_changed, base, sources, labels)
-    watch(Step("found", len(changed)))
-    watch(Step("unchanged", len(sources) - len(changed)))
+    watch(Step("found", len(looked.changed)))
+    watch(Step("unchanged", looked.unchanged))
+    warnings, unreadable = [*looked.warnings], list[Refusal]()
 
     def follow(step: Step) -> None:
         if step.kind == "warned":
             warnings.append(step.reason)
         watch(step)
 
-    unreadable: list[Refusal] = []
-
     async def submissions() -> AsyncIterator[Submission]:
-        async for outcome, about in _parse_all(base, changed, watch):
+        async for outcome, about in _parse_all(base, looked.changed, watch):
             warnings.extend(about)
             if isinstance(outcome, Refusal):
                 unreadable.append(outcome)
@@ -97,10 +88,44 @@ async def add_files(
     await keep_up(base)  # what an earlier, interrupted run left pending
     for refusal in unreadable:
         _note_refusal(watch, refusal)
-    report = _counted(accepted, unchanged=len(sources) - len(changed))
-    excluded = sum(isinstance(item, Excluded) for item in found)
-    refusals = (*refused, *unreadable)
-    return replace(report, refused=refusals, warnings=tuple(warnings), excluded=excluded, deleted=deleted_paths)
+    return replace(
+        _counted(accepted, unchanged=looked.unchanged),
+        refused=(*looked.refused, *unreadable),
+        warnings=tuple(warnings),
+        excluded=looked.excluded,
+        deleted=looked.deleted,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What there is below the paths, before any of it is read."""
+
+    changed: Sequence[_Changed]
+    unchanged: int
+    refused: Sequence[Refusal]
+    warnings: Sequence[str]
+    excluded: int
+    deleted: tuple[Path, ...]  # by people, and left so
+
+
+def _look(base: OpenBase, paths: Sequence[Path], labels: Labels, exclude: Sequence[str], restore: bool) -> _Looked:
+    found = list(discover(paths, exclude))
+    refusals = [item for item in found if isinstance(item, Refusal)]
+    refused = [refusal for refusal in refusals if not refusal.passed_over]
+    _remember_unopened(base, refused, labels, restore)
+    there = [item for item in found if isinstance(item, Source)]
+    deleted = set() if restore else _deleted(base, [source.id for source in there])
+    sources = [source for source in there if source.id not in deleted]
+    changed = _changed(base, sources, labels)
+    return _Looked(
+        changed,
+        len(sources) - len(changed),
+        refused,
+        [f"{refusal.path}：{refusal.reason}" for refusal in refusals if refusal.passed_over],
+        sum(isinstance(item, Excluded) for item in found),
+        tuple(source.path for source in there if source.id in deleted),
+    )
 
 
 def _counted(accepted: Sequence[Accepted], unchanged: int) -> Report:
@@ -299,23 +324,23 @@ async def add_file(
     mark = fingerprint(base, file.fingerprint, name, PARSER_VERSION, labels)
     if known is not None and known.status == "indexed" and known.fingerprint == mark:
         return Accepted(file.id, known.key, known.generation, "unchanged")
-    origin = source or name
-    upload = Upload(
-        base.about.tenant, base.id, file.id, name, labels, origin, relative_path, known.generation if known else 0
-    )
+    origin, generation = source or name, known.generation if known else 0
+    upload = Upload(base.about.tenant, base.id, file.id, name, labels, origin, relative_path, generation)
     async with inbox.until_stored(upload, file.path) if inbox else nullcontext(nothing) as stored:
-        submission = await _read_upload(
-            base, _Changed(replace(file, relative_path=relative_path), labels, mark), origin
-        )
+        changed = _Changed(replace(file, relative_path=relative_path), labels, mark)
+        submission = await _read_upload(base, changed, origin)
+        return await _add_read(base, submission, (stored, on_accepted), wait=wait)
 
-        def accepted_now() -> None:
-            stored()
-            on_accepted()
 
-        if wait:
-            (accepted,) = await add_submissions(base, in_batches(stream([submission])), on_accepted=accepted_now)
-        else:
-            (accepted,) = await store(base, [submission])
+async def _add_read(base: OpenBase, submission: Submission, on_accepted: Sequence[Accept], *, wait: bool) -> Accepted:
+    def accepted_now() -> None:
+        for tell in on_accepted:
+            tell()
+
+    if wait:
+        (accepted,) = await add_submissions(base, in_batches(stream([submission])), on_accepted=accepted_now)
+    else:
+        (accepted,) = await store(base, [submission])
     return accepted
 
 

@@ -15,9 +15,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import re
-import select
-import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,22 +22,22 @@ from typing import Any, Final
 
 from sqlalchemy import Column, Connection, Engine, Table, event, insert, inspect, text, update
 from sqlalchemy.dialects.mysql.base import MySQLDDLCompiler, MySQLTypeCompiler
-from sqlalchemy.engine import URL, ExceptionContext
+from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.exc import InvalidatePoolError
 
-from qianxun.core.errors import BadInput, BadSettings, RecordsUnavailable
+from qianxun.core.errors import BadSettings
+from qianxun.records.database.mysql_connection import FOREVER, connection_type, session_variables, writer_variables
+from qianxun.records.database.mysql_connection import is_quiet as is_quiet
+from qianxun.records.database.mysql_errors import code_of, translate_error
+from qianxun.records.database.mysql_errors import translate as translate
+from qianxun.records.database.mysql_errors import without_detail as without_detail
 from qianxun.records.database.server import (
     CREATING,
     GRACE_SECONDS,
-    IDLE_SESSION_SECONDS,
-    IDLE_WRITER_SECONDS,
-    KEEPALIVE_SECONDS,
     WRITE_SECONDS,
     WRITING,
-    Deadlocked,
     Reach,
-    first_line,
     own_name,
 )
 from qianxun.records.schema import VERSIONS, Base
@@ -53,11 +50,8 @@ READ_ONLY, AUTOMATIC = "qianxun_read_only", "qianxun_automatic"  # execution opt
 READING: Mapping[str, Any] = {READ_ONLY: True}
 SINGLE: Mapping[str, Any] = {AUTOMATIC: True}
 LOCK: Final = "qianxun_writers"  # the table whose only row writers lock
-FOREVER: Final = 31_536_000  # seconds, where a server takes no zero for none
-STATEMENT_OVERHEAD: Final = 1024  # bytes of a packet besides the statement
 SSL_MODES: Final = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 OPTIONS: Final = ("ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "unix_socket", "charset")
-SQL_MODE: Final = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
 # The log of searches as it is documented (docs/seeds.md), for whoever reads it with a program of their own.
 LOG: Final = "knowledge_retrieval_log"
@@ -136,7 +130,7 @@ def prepare(engine: Engine, reach: Reach) -> Engine:
     kind = connection_type(dialect.loaded_dbapi)
 
     def set_up(connection: Any, _record: Any) -> None:
-        connection.set_up(_session(str(connection.server_version), reach.statement_seconds))
+        connection.set_up(session_variables(str(connection.server_version), reach.statement_seconds))
 
     def check_alive(connection: DBAPIConnection, _record: Any, _proxy: Any) -> None:
         if not is_quiet(connection):
@@ -146,129 +140,9 @@ def prepare(engine: Engine, reach: Reach) -> Engine:
     event.listen(engine, "do_connect", lambda _dialect, _record, given, named: kind(*given, **named))
     event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy asks what it needs to know
     event.listen(engine, "checkout", check_alive)
-    event.listen(engine, "handle_error", _translate_error)
+    event.listen(engine, "handle_error", translate_error)
     event.listen(engine, "begin", begin)
     return engine
-
-
-def _session(version: str, seconds: float) -> dict[str, str]:
-    """The variables of every session. Times are in UTC and errors are errors, whatever the server's defaults are."""
-    always = {
-        "time_zone": "'+00:00'",
-        "foreign_key_checks": "1",
-        "sql_mode": f"'{SQL_MODE}'",
-        "innodb_lock_wait_timeout": str(max(1, math.ceil(seconds)) if seconds else FOREVER),
-    }
-    if "mariadb" in version.lower():
-        idle = {"idle_transaction_timeout": str(IDLE_WRITER_SECONDS)}
-        return always | idle | {"tx_isolation": "'REPEATABLE-READ'", "max_statement_time": f"{seconds:g}"}
-    theirs = {"transaction_isolation": "'REPEATABLE-READ'", "max_execution_time": str(round(seconds * 1000))}
-    if "oceanbase" in version.lower():  # in microseconds; ten seconds for any statement unless one says otherwise
-        limit = str(round((seconds or FOREVER) * 1_000_000))
-        theirs |= {"ob_query_timeout": limit, "ob_trx_lock_timeout": limit}
-        theirs |= {"ob_trx_timeout": str(WRITE_SECONDS * 1_000_000), "ob_trx_idle_timeout": "300000000"}
-    return always | theirs
-
-
-def _for_writing(version: str) -> dict[str, str]:
-    """What a writer has instead: it reads what is committed, and has more time."""
-    if "mariadb" in version.lower():
-        return {"tx_isolation": "'READ-COMMITTED'", "max_statement_time": str(WRITE_SECONDS)}
-    theirs = {"transaction_isolation": "'READ-COMMITTED'", "max_execution_time": str(WRITE_SECONDS * 1000)}
-    if "oceanbase" in version.lower():
-        return theirs | {"ob_query_timeout": str(WRITE_SECONDS * 1_000_000)}
-    return theirs | {"wait_timeout": str(IDLE_SESSION_SECONDS)}
-
-
-def connection_type(driver: Any) -> Any:
-    """The driver's kind of connection, which knows whether a transaction was begun, what the server takes at once, and
-    what to put back after a writer. ``driver`` is the module pymysql, as SQLAlchemy has imported it."""
-
-    class OwnConnection(driver.connections.Connection):  # type: ignore[misc]
-        began = False
-        largest = 1 << 62  # bytes of a statement
-        _variables: dict[str, str] = {}  # noqa: RUF012  # of the session, replaced when it is set up
-        _changed: tuple[str, ...] = ()
-        _read_timeout: float | None
-        _tls: Any = None
-
-        def set_up(self, variables: dict[str, str]) -> None:
-            if not self.unix_socket:
-                _keep_alive(self._sock)
-            with self.cursor() as cursor:
-                cursor.execute("SELECT @@max_allowed_packet, @@wait_timeout")
-                self.largest, idle = cursor.fetchone()
-            self._variables = variables | {"wait_timeout": str(idle)}
-            self._set(variables)
-
-        def widen(self, variables: dict[str, str], seconds: float | None) -> None:
-            """Other limits, until `restore`."""
-            self._changed = tuple(name for name in variables if name in self._variables)
-            self._set(variables)
-            self._read_timeout = seconds
-
-        def restore(self) -> None:
-            if self._changed:
-                self._set({name: self._variables[name] for name in self._changed})
-                self._changed = ()
-            self._read_timeout = self._given_timeout
-
-        def _set(self, variables: dict[str, str]) -> None:
-            with self.cursor() as cursor:
-                cursor.execute("SET " + ", ".join(f"{name} = {value}" for name, value in variables.items()))
-
-        def __init__(self, *given: Any, **named: Any) -> None:
-            self._given_timeout = named.get("read_timeout")
-            super().__init__(*given, **named)
-
-        def begin(self, statement: str = "START TRANSACTION") -> None:
-            with self.cursor() as cursor:
-                cursor.execute(statement)
-            self.began = True
-
-        def commit(self) -> None:
-            if self.began:
-                super().commit()
-            self.began = False
-
-        def rollback(self) -> None:
-            began, self.began = self.began, False
-            if began:
-                super().rollback()
-
-        def query(self, sql: Any, unbuffered: bool = False) -> Any:
-            written = sql.encode(self.encoding, "surrogateescape") if isinstance(sql, str) else sql
-            if len(written) + STATEMENT_OVERHEAD > self.largest:  # the server would hang up in the middle of it
-                raise driver.DataError(_TOO_LARGE, f"{len(written)} > max_allowed_packet {self.largest}")
-            return super().query(written, unbuffered)
-
-        def _create_ssl_ctx(self, given: Any) -> Any:
-            """For encryption without a certificate authority one context will do: to make one takes 20 ms."""
-            if given:
-                return super()._create_ssl_ctx(given)
-            if OwnConnection._tls is None:
-                OwnConnection._tls = super()._create_ssl_ctx({})
-            return OwnConnection._tls
-
-    return OwnConnection
-
-
-def _keep_alive(connected: socket.socket) -> None:
-    """A server that is cut off is abandoned after a minute, not after the hours that TCP takes."""
-    wanted = {"TCP_KEEPIDLE": KEEPALIVE_SECONDS, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
-    for name, value in wanted.items():
-        if (option := getattr(socket, name, None)) is not None:
-            connected.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def is_quiet(connection: Any) -> bool:
-    """Whether an idle connection is alive, as far as this end knows: one that the server has closed (after its
-    ``wait_timeout``, say) has something to be read. A round trip would take as long as the statement it is for."""
-    if not connection.open:
-        return False
-    waiting = select.poll()
-    waiting.register(connection._sock.fileno(), select.POLLIN)
-    return not waiting.poll(0)
 
 
 def wait_at_most(connection: Connection, seconds: float | None) -> None:
@@ -293,7 +167,7 @@ def begin(connection: Connection) -> None:
 
 def _begin_writing(connection: Connection) -> None:
     opened = _driver(connection)
-    opened.widen(_for_writing(str(opened.server_version)), WRITE_SECONDS + GRACE_SECONDS)
+    opened.widen(writer_variables(str(opened.server_version)), WRITE_SECONDS + GRACE_SECONDS)
     opened.begin()
     lock_writers(connection)
 
@@ -437,7 +311,7 @@ ALREADY: Final = {
 
 def is_already_done(error: BaseException) -> bool:
     """Whether a statement of a migration was refused because an earlier attempt had come as far."""
-    return _code(getattr(error, "orig", error)) in ALREADY
+    return code_of(getattr(error, "orig", error)) in ALREADY
 
 
 # ── a lock for as long as a session lasts ───────────────────────────────────────────────────────
@@ -496,102 +370,3 @@ def _taken(session: Connection, name: str) -> dict[int, int]:
 
 def _ask(session: Connection, function: str, name: str) -> bool:
     return session.execute(text(f"SELECT {function}"), {"name": name}).scalar() == 1
-
-
-# ── errors ───────────────────────────────────────────────────────────────────────────────────────
-
-_TOO_LARGE: Final = 1153
-_DEADLOCK: Final = 1213
-_TOO_SLOW: Final = (1205, 1317, 1969, 3024)  # a lock, or the statement's own time
-_BAD_DATA: Final = (1264, 1366, 1406, 3988)  # out of range, not a character, too long
-_NOT_ALLOWED: Final = (1142, 1143, 1227, 1370)
-_READ_ONLY_SERVER: Final = (1290, 1836)
-_REASONS: Final = {
-    1044: ("数据库用户没有使用这个数据库的权限", "请管理员授予这个数据库的全部权限，或改正 records.url"),
-    1045: ("数据库不接受这个用户名或密码", "核对 records.url 里的用户名和密码"),
-    1698: ("数据库不接受这个用户名或密码", "核对 records.url 里的用户名和密码"),
-    1049: ("数据库服务器上没有这个数据库", "先创建它：CREATE DATABASE 名称 CHARACTER SET utf8mb4，或改正 records.url"),
-    1040: ("数据库服务器的连接已用完", "调小 records.pool_size，或调大服务器的 max_connections"),
-    1203: ("数据库服务器的连接已用完", "调小 records.pool_size，或调大服务器的 max_user_connections"),
-    1130: ("数据库服务器不许从这里连接", "请管理员放行这台机器（CREATE USER '用户'@'主机'）"),
-    1129: ("数据库服务器不许从这里连接：失败的次数太多", "请管理员运行 FLUSH HOSTS"),
-    1053: ("数据库服务器正在停止", "稍后重试"),
-    2026: ("与数据库服务器的加密连接没有建立", "检查 records.url 的 ssl_mode 与 ssl_ca，以及服务器的证书"),
-}
-# What messages quote of a row or of a statement, which has its values in it.
-_QUOTED: Final = re.compile(r"(?s)(entry|value:?|near|function|at row) '.*'(?= for | at line|$)")
-
-
-def _code(error: BaseException | None) -> int:
-    arguments: tuple[Any, ...] = getattr(error, "args", ())
-    return arguments[0] if arguments and isinstance(arguments[0], int) else 0
-
-
-def translate(error: BaseException, *, is_disconnect: bool, is_connected: bool) -> Exception | None:
-    """An error of the driver as one of ours; None where it is not about reaching the database."""
-    code = _code(error)
-    if code == _DEADLOCK:
-        return Deadlocked("数据库撤销了这次写入，因为它与另一次相互等待", hint="稍后重试")
-    if code in _TOO_SLOW:
-        return RecordsUnavailable(
-            "数据库没有在限定的时间内答复", hint="稍后重试；常常如此时调大 records.statement_seconds"
-        )
-    if code in _READ_ONLY_SERVER and "read" in str(error):
-        return RecordsUnavailable(
-            "数据库服务器现在是只读的：多半是从库，或正在切换主库", hint="把 records.url 指向主库；切换中的稍后重试"
-        )
-    if code in _NOT_ALLOWED:
-        return BadSettings(
-            f"数据库用户没有权限：{first_line(error)}", hint="请管理员授予在这个数据库中建表和读写的权限"
-        )
-    if is_disconnect or not is_connected:
-        return _unreachable(error)
-    if code == _TOO_LARGE:
-        return BadInput(
-            "有一项内容比数据库服务器一次能收的还大",
-            hint="请管理员调大服务器的 max_allowed_packet（例如 256M），再重试",
-        )
-    if code in _BAD_DATA:
-        return BadInput("有一项内容是数据库存不下的：太长、太大，或含有空字符（NUL）", hint="缩短或改正后再提交")
-    return None
-
-
-def _unreachable(error: BaseException) -> RecordsUnavailable:
-    code = _code(error)
-    if code in _REASONS:
-        message, hint = _REASONS[code]
-        return RecordsUnavailable(message, hint=hint)
-    words = first_line(error)
-    if "cryptography" in words:
-        return RecordsUnavailable(
-            "这个数据库用户的口令方式（caching_sha2_password）在不加密的连接上要 cryptography 包",
-            hint="pip install cryptography，或让连接加密：records.url 末尾加 ?ssl_mode=required",
-        )
-    if "timed out" in words and "connect to" not in words:
-        return RecordsUnavailable("数据库没有任何答复", hint="稍后重试；看看服务器是否停顿")
-    return RecordsUnavailable(
-        f"连不上数据库：{words}", hint="检查 records.url 的主机与端口，以及数据库服务器是否在运行；恢复后会自动重连"
-    )
-
-
-def _translate_error(context: ExceptionContext) -> None:
-    driver, error = context.dialect.loaded_dbapi, context.original_exception
-    if context.is_pre_ping or not isinstance(error, driver.Error | RuntimeError):
-        return
-    has_quoted = without_detail(error)
-    ours = translate(error, is_disconnect=context.is_disconnect, is_connected=context.connection is not None)
-    if ours is not None:
-        raise ours from error
-    if has_quoted:
-        raise DBAPIError.instance(context.statement, None, error, driver.Error, hide_parameters=True) from error
-
-
-def without_detail(error: Any) -> bool:
-    """Removes what an error quotes of a row: user data does not belong in logs."""
-    if len(error.args) < 2 or not isinstance(error.args[1], str):
-        return False
-    plain = _QUOTED.sub(r"\1 '…'", error.args[1])
-    if plain == error.args[1]:
-        return False
-    error.args = (error.args[0], plain)
-    return True

@@ -71,17 +71,26 @@ def evaluate(
     if answers is not None:
         _answers(answers, kb, configurations, as_json)
         return
-    folders = folders or []
     if calibrate:
-        _calibrate(folders, limit, configurations, modes, as_json)
+        _calibrate(folders or [], limit, configurations, modes, as_json)
         return
+    _measure(folders or [], limit, configurations, modes, as_json)
+
+
+def _measure(
+    folders: Sequence[Path],
+    limit: int | None,
+    configurations: Sequence[tuple[str, Settings]],
+    modes: str | None,
+    as_json: bool,
+) -> None:
+    from qianxun.engine.admin.evaluate import compare
+
     if len(folders) != 1:
         raise BadInput(
             tr("一次只评测一个目录", "One folder at a time"),
             hint=tr("对每个目录各运行一次；只有 --calibrate 接受多个", "Only --calibrate takes several"),
         )
-    from qianxun.engine.admin.evaluate import compare
-
     chosen = _modes(modes)
     dataset = _dataset(folders[0], limit)
     trials = [_trial(dataset, label, settings, chosen) for label, settings in configurations]
