@@ -334,8 +334,8 @@ async def add_file(
 
 async def _add_read(base: OpenBase, submission: Submission, on_accepted: Sequence[Accept], *, wait: bool) -> Accepted:
     def accepted_now() -> None:
-        for tell in on_accepted:
-            tell()
+        for notify in on_accepted:
+            notify()
 
     if wait:
         (accepted,) = await add_submissions(base, in_batches(stream([submission])), on_accepted=accepted_now)
