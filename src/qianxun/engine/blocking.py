@@ -26,7 +26,7 @@ from qianxun.engine.engine import Engine
 
 Result = TypeVar("Result")
 PARTS: Final = frozenset(("events", "manager", "hybrid_search", "graph_keeper"))  # methods that return a part
-FACADES: Final = frozenset(("admin", "logs"))  # attributes that are one
+FACADES: Final = frozenset(("admin", "logs", "governance"))  # attributes that are one
 _END: Final = object()
 
 
@@ -159,7 +159,8 @@ class BlockingPart:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self.engine.waiting(getattr(self.part, name))
+        found = getattr(self.part, name)
+        return self.engine.waiting(found) if callable(found) else BlockingPart(found, self.engine)
 
 
 @contextmanager

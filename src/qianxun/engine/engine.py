@@ -39,6 +39,7 @@ from qianxun.core.types import (
 from qianxun.engine.embedding_models import Embeddings
 from qianxun.engine.facades import Admin, Contents, Logs, Searches
 from qianxun.engine.folder_lock import owned
+from qianxun.engine.governance.facade import Governance
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog, chosen_for
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
@@ -588,6 +589,11 @@ class Engine:
     def logs(self) -> Logs:
         """The log of searches and questions."""
         return Logs(self.records, self.journal, self.tenant)
+
+    @property
+    def governance(self) -> Governance:
+        """What the tenant has to account for: who changed what."""
+        return Governance(self)
 
     async def drain(self, knowledge_base: int) -> Drained:
         """Indexes what is pending and retries what is due: what was added without ``wait`` is searchable then."""

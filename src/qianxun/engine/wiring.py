@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
 from qianxun.core.foreign import model_of_any_kind
+from qianxun.core.governance.actor import BACKGROUND, set_actor
 from qianxun.core.ingest_types import EventOutcome
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import MIB
@@ -174,6 +175,7 @@ async def run_background(
     from qianxun.jobs.graph_worker import run_graph_models
     from qianxun.retrieve.terms.learn import keep_learning
 
+    set_actor(BACKGROUND)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(run_indexer(records, work, lambda tenant, base: of(tenant).drain(base)))
         tasks.create_task(_read_uploads(of, inbox, work))

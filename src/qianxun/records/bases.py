@@ -20,6 +20,7 @@ from qianxun.core.unicode import is_storable, storable
 from qianxun.records import checksums, leases, pairs
 from qianxun.records.database.counters import allocate, count_up
 from qianxun.records.database.statements import Compiled, compiled, select_in
+from qianxun.records.governance import audit
 from qianxun.records.schema import (
     ChunkRow,
     Counter,
@@ -89,6 +90,7 @@ def create(
             checksum=checksums.of_values(number, tenant, name, kind, embedding_model, dimension, config),
         )
     )
+    audit.append(tx, "", "base.create", name, tenant=tenant, knowledge_base=number)
     return get(tx, number, tenant=tenant)
 
 
@@ -170,8 +172,9 @@ def tenants(tx: Connection, knowledge_bases: Iterable[int]) -> dict[int, str]:
 
 def rename(tx: Connection, knowledge_base: int, name: str, *, tenant: str) -> KnowledgeBase:
     """Gives a base another name; nothing else changes."""
-    require(tx, knowledge_base, tenant=tenant)
+    before = get(tx, knowledge_base, tenant=tenant).name
     _change(tx, knowledge_base, tenant, name=_free_name(tx, name, tenant, knowledge_base))
+    audit.append(tx, "", "base.rename", name, tenant=tenant, knowledge_base=knowledge_base, details={"before": before})
     return get(tx, knowledge_base, tenant=tenant)
 
 
@@ -185,17 +188,24 @@ def move(tx: Connection, knowledge_base: int, to: str, *, tenant: str) -> Knowle
         raise BadInput(f"知识库“{base.name}”已经属于租户“{to}”", hint="写另一个租户")
     _free_name(tx, base.name, to)
     _change(tx, knowledge_base, tenant, tenant=to)
+    for whose in (tenant, to):  # both have it in their log
+        audit.append(tx, "", "base.move", to, tenant=whose, knowledge_base=knowledge_base, details={"from": tenant})
     return get(tx, knowledge_base, tenant=to)
 
 
 def change_model(tx: Connection, knowledge_base: int, model: str, dimension: int, *, tenant: str) -> None:
     _change(tx, knowledge_base, tenant, embedding_model=model, dimension=dimension)
     revise(tx, knowledge_base)
+    audit.append(tx, "", "base.model", model, tenant=tenant, knowledge_base=knowledge_base)
 
 
 def change_config(tx: Connection, knowledge_base: int, config: Mapping[str, Any], *, tenant: str) -> None:
+    before = get(tx, knowledge_base, tenant=tenant)
     _change(tx, knowledge_base, tenant, config=dict(config))
     revise(tx, knowledge_base)
+    changed = sorted(key for key in {*before.config, *config} if before.config.get(key) != config.get(key))
+    about = {"changed": changed}
+    audit.append(tx, "", "base.configure", before.name, tenant=tenant, knowledge_base=knowledge_base, details=about)
 
 
 def _change(tx: Connection, knowledge_base: int, tenant: str, /, **values: Any) -> None:
@@ -280,7 +290,8 @@ def indexed_sequences(tx: Connection) -> dict[int, tuple[str, int]]:
 
 def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
     """The knowledge base and everything in it."""
-    require(tx, knowledge_base, tenant=tenant)
+    name = get(tx, knowledge_base, tenant=tenant).name
+    audit.append(tx, "", "base.delete", name, tenant=tenant, knowledge_base=knowledge_base)
     chunk_keys = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
     tx.execute(delete(VectorRow).where(VectorRow.chunk_key.in_(chunk_keys)))
     pairs.remove(tx, PairRow.knowledge_base_id == knowledge_base)

@@ -28,7 +28,7 @@ from qianxun.records import checksums, pairs, rows
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
 from qianxun.records.database.counters import CounterName, allocate
 from qianxun.records.database.statements import in_slices, insert_rows, select_in
-from qianxun.records.governance import validity
+from qianxun.records.governance import audit, validity
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
 from qianxun.records.schema import (
@@ -52,6 +52,7 @@ DOCUMENT = (
     "updated_at",
 )  # fmt: skip
 WITHDRAWN = "withdrawn"  # the reason of a deleted document that people deleted, though its file may still exist
+AUDITED_IDS = 100  # documents of one batch that the audit log names; of the others it has the number
 FIELD_LIMITS = {"user_id": 128, "project_id": 128, "content_type": 64}
 
 
@@ -120,7 +121,18 @@ def accept(
     accepted: list[Accepted] = []
     for wave in _waves(submissions):
         accepted.extend(_accept_wave(tx, knowledge_base, wave, retry))
+    _note_accepted(tx, knowledge_base, accepted)
     return accepted
+
+
+def _note_accepted(tx: Connection, knowledge_base: int, accepted: Sequence[Accepted]) -> None:
+    """One entry of the audit log for all that came together."""
+    counts = {kind: sum(one.outcome == kind for one in accepted) for kind in ("created", "updated")}
+    written = [one.doc_id for one in accepted if one.outcome in counts]
+    if written:
+        subject = written[0] if len(written) == 1 else ""
+        details = {**counts, "documents": written[:AUDITED_IDS]}
+        audit.append(tx, "", "document.add", subject, knowledge_base=knowledge_base, details=details)
 
 
 def _waves(submissions: Sequence[Submission]) -> Iterator[list[Submission]]:
@@ -468,6 +480,7 @@ def remove(
     for table in (VersionRow, ValidityRow, TableRow):
         tx.execute(delete(table).where(table.document_key == head.key))
     append(tx, knowledge_base, [(head.key, at, "deleted")])
+    audit.append(tx, "", "document.delete", doc_id, knowledge_base=knowledge_base)
     return True
 
 

@@ -22,6 +22,7 @@ from qianxun.core.unicode import is_storable, storable
 from qianxun.records.bases import generation, graph_revision
 from qianxun.records.database.counters import count_up
 from qianxun.records.database.statements import delete_in, insert_rows, keys_of, select_in, served_chunks
+from qianxun.records.governance import audit
 from qianxun.records.rows import ATTRIBUTES, attributes_of, pack_facts, unpack_facts
 from qianxun.records.schema import (
     ChunkRow,
@@ -271,6 +272,8 @@ def add_alias(tx: Connection, knowledge_base: int, alias: Alias) -> None:
         )
     )
     count_up(tx, graph_revision(knowledge_base))
+    about = {"name": alias.name, "origin": alias.origin}
+    audit.append(tx, "", "graph.merge", alias.alias, knowledge_base=knowledge_base, details=about)
 
 
 def remove_alias(tx: Connection, knowledge_base: int, alias: str) -> bool:
@@ -278,6 +281,7 @@ def remove_alias(tx: Connection, knowledge_base: int, alias: str) -> bool:
     if not is_storable(alias) or not _delete_alias(tx, knowledge_base, alias):
         return False
     count_up(tx, graph_revision(knowledge_base))
+    audit.append(tx, "", "graph.split", alias, knowledge_base=knowledge_base)
     return True
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Dialect, Row, bindparam, func, insert, select
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import Compiled, compiled
+from qianxun.records.governance import audit
 from qianxun.records.schema import ApiKeyRow
 
 Scope: TypeAlias = Literal["read", "write"]
@@ -63,6 +64,7 @@ def create(tx: Connection, tenant: str, scope: Scope, name: str = "") -> tuple[K
             id=number, digest=_digest(plaintext), tenant=tenant, scope=scope, name=name, created_at=now
         )
     )
+    audit.append(tx, "", "key.create", f"key:{number}", tenant=tenant, details={"scope": scope, "name": name})
     return KeyRow(number, tenant, scope, name, now.isoformat(timespec="seconds")), plaintext
 
 
@@ -98,10 +100,12 @@ def revoke(tx: Connection, key: int) -> KeyRow:
     """Revokes a key for good, from the moment this commits. Raises NotFound."""
     key = key if 0 < key <= LARGEST_ID else 0  # drivers refuse larger numbers in their own way
     live = (ApiKeyRow.id == key) & ApiKeyRow.revoked_at.is_(None)
-    tx.execute(update(ApiKeyRow).where(live).values(revoked_at=datetime.now(UTC)))
+    revoked = tx.execute(update(ApiKeyRow).where(live).values(revoked_at=datetime.now(UTC))).rowcount
     found = tx.execute(select(ApiKeyRow.__table__).where(ApiKeyRow.id == key)).first()
     if found is None:
         raise NotFound("没有这个编号的密钥", hint="用 qianxun keys list 查看已有的密钥")
+    if revoked:
+        audit.append(tx, "", "key.revoke", f"key:{key}", tenant=found.tenant, details={"name": found.name})
     return _row(found)
 
 

@@ -537,3 +537,100 @@ class EvaluationResultRow(Base):
     milliseconds: ColumnElement[float] = column(Double)
     first_rank: ColumnElement[int | None] = column(Integer, nullable=True)
     chunk_ids: ColumnElement[list[str]] = column(JSON)
+
+
+class AuditRow(Base):
+    """Who changed what, and when. Rows are only appended; each has the hash of the one before (`governance.audit`).
+
+    The hash covers a salted digest of what the row says: a name that must go can be taken out, and the chain still
+    holds.
+    """
+
+    __tablename__ = "audit_log"
+    __table_args__ = (Index("ix_audit_log_tenant", "tenant", "sequence"),)
+
+    sequence: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    created_at: ColumnElement[datetime] = column(Moment)
+    tenant: ColumnElement[str] = column(String(64))
+    knowledge_base_id: ColumnElement[int] = column(BigKey)  # 0: of no base
+    action: ColumnElement[str] = column(String(64))
+    # NULL once taken out: what is left is that something was done, not to what.
+    who: ColumnElement[str | None] = column(String(255), nullable=True)
+    subject: ColumnElement[str | None] = column(Text, nullable=True)
+    details: ColumnElement[str | None] = column(LongText, nullable=True)  # JSON, in the very bytes that were hashed
+    salt: ColumnElement[str | None] = column(String(32), nullable=True)
+    digest: ColumnElement[str] = column(String(64))
+    previous: ColumnElement[str] = column(String(64))
+    hash: ColumnElement[str] = column(String(64))
+
+
+class ReceiptRow(Base):
+    """A signed receipt of a deletion, in the very bytes that were signed. It names what was deleted by digests only."""
+
+    __tablename__ = "deletion_receipts"
+    __table_args__ = (Index("ix_deletion_receipts_tenant", "tenant", "created_at"),)
+
+    id: ColumnElement[str] = column(String(32), primary_key=True)
+    tenant: ColumnElement[str] = column(String(64))
+    knowledge_base_id: ColumnElement[int] = column(BigKey)  # 0: of several
+    kind: ColumnElement[str] = column(String(16))  # documents | subject | knowledge_base
+    created_at: ColumnElement[datetime] = column(Moment)
+    body: ColumnElement[str] = column(LongText)
+
+
+class QuotaRow(Base):
+    """What a tenant may have at most, and search in a minute; NULL: as much as there is room for."""
+
+    __tablename__ = "quotas"
+
+    tenant: ColumnElement[str] = column(String(64), primary_key=True)
+    documents: ColumnElement[int | None] = column(BigKey, nullable=True)
+    chunks: ColumnElement[int | None] = column(BigKey, nullable=True)
+    bytes: ColumnElement[int | None] = column(BigKey, nullable=True)  # of text, in UTF-8
+    searches_per_minute: ColumnElement[int | None] = column(BigKey, nullable=True)
+    updated_at: ColumnElement[datetime] = column(Moment)
+
+
+class SearchCountRow(Base):
+    """The searches of a tenant in one minute, where several processes serve it and it has a quota of them."""
+
+    __tablename__ = "search_counts"
+
+    tenant: ColumnElement[str] = column(String(64), primary_key=True)
+    minute: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)  # since 1970
+    searches: ColumnElement[int] = column(BigKey)
+
+
+class WebhookRow(Base):
+    """An address that is told of events. Its secret is sealed (`sealing`) before it comes near SQL."""
+
+    __tablename__ = "webhooks"
+    __table_args__ = (Index("ix_webhooks_tenant", "tenant", "id"),)
+
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    tenant: ColumnElement[str] = column(String(64))
+    knowledge_base_id: ColumnElement[int] = column(BigKey)  # 0: of every base of the tenant
+    url: ColumnElement[str] = column(Text)
+    events: ColumnElement[list[str]] = column(JSON)
+    sealed_secret: ColumnElement[bytes] = column(LargeBinary)
+    created_at: ColumnElement[datetime] = column(Moment)
+
+
+class DeliveryRow(Base):
+    """An event on its way to an address: until it has arrived, or was tried for too long."""
+
+    __tablename__ = "webhook_deliveries"
+    __table_args__ = (
+        Index("ix_webhook_deliveries_due", "status", "next_at"),
+        Index("ix_webhook_deliveries_hook", "webhook_id", "id"),
+    )
+
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    webhook_id: ColumnElement[int] = column(BigKey)
+    event: ColumnElement[str] = column(String(32))
+    payload: ColumnElement[str] = column(LongText)  # JSON, in the very bytes that are signed and sent
+    status: ColumnElement[str] = column(String(16))  # pending | delivered | failed
+    attempts: ColumnElement[int] = column(Integer)
+    reason: ColumnElement[str | None] = column(Text, nullable=True)  # of the last failure
+    created_at: ColumnElement[datetime] = column(Moment)
+    next_at: ColumnElement[datetime] = column(Moment)  # by the database's clock

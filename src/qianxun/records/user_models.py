@@ -16,6 +16,7 @@ from qianxun.core.model_types import MODEL_TYPES, NewModel, UserModel
 from qianxun.records import bases
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import Compiled, compiled
+from qianxun.records.governance import audit
 from qianxun.records.schema import KnowledgeBaseRow, UserModelRow
 
 MOST_OF_A_USER: Final = 200
@@ -140,7 +141,9 @@ def add(tx: Connection, tenant: str, user_id: str, number: int, values: Mapping[
     if values["is_default"]:
         _only_default(tx, tenant, user_id, values["model_type"], number)
         _revise(tx, tenant)
-    return get(tx, tenant, number, user_id)
+    added = get(tx, tenant, number, user_id)
+    audit.append(tx, "", "model.add", f"user-model:{number}", tenant=tenant, details=_about(added))
+    return added
 
 
 def change(
@@ -158,11 +161,19 @@ def change(
     if values.get("is_default"):
         _only_default(tx, tenant, user_id, before.model_type, number)
     _revise(tx, tenant)
-    return get(tx, tenant, number, user_id)
+    changed = get(tx, tenant, number, user_id)
+    about = {**_about(changed), "changed": sorted((*values, *(("api_key",) if key is not None else ())))}
+    audit.append(tx, "", "model.change", f"user-model:{number}", tenant=tenant, details=about)
+    return changed
+
+
+def _about(model: UserModel) -> dict[str, str]:
+    return {"user_id": model.user_id, "name": model.config_name}
 
 
 def remove(tx: Connection, tenant: str, user_id: str, number: int) -> None:
-    get(tx, tenant, number, user_id)
+    about = _about(get(tx, tenant, number, user_id))
+    audit.append(tx, "", "model.remove", f"user-model:{number}", tenant=tenant, details=about)
     tx.execute(delete(UserModelRow).where(_of_user(tenant, user_id), UserModelRow.id == number))
     _revise(tx, tenant)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from getpass import getuser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from qianxun.core.errors import BadInput
+from qianxun.core.governance.actor import set_actor
 from qianxun.doors.cli.commands.ask import ask
 from qianxun.doors.cli.commands.bases import app as bases
 from qianxun.doors.cli.commands.chat import chat
@@ -17,6 +20,7 @@ from qianxun.doors.cli.commands.documents import add, delete, show
 from qianxun.doors.cli.commands.evaluate import evaluate, tune
 from qianxun.doors.cli.commands.evaluation_sets import app as evaluation_sets
 from qianxun.doors.cli.commands.examples import app as examples
+from qianxun.doors.cli.commands.governance.audit import app as audit
 from qianxun.doors.cli.commands.graph import app as graph
 from qianxun.doors.cli.commands.keys import app as keys
 from qianxun.doors.cli.commands.layered import tables, texts
@@ -92,9 +96,18 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="版本号 · the version")
     ] = False,
 ) -> None:
+    set_actor(f"command:{_user()}")
     context.obj = Session(data, config, verbose, _address(url, data), key or "")
     if (command := context.invoked_subcommand) in LOCAL:
         refuse_url(context.obj, command, alone=command in EXCLUSIVE)
+
+
+def _user() -> str:
+    """Who runs the command, for the audit log."""
+    try:
+        return getuser()
+    except (KeyError, OSError):  # in a container the number of a user need not have a name
+        return str(os.getuid())
 
 
 def _address(url: str | None, data: str | None) -> str:
@@ -126,3 +139,4 @@ app.add_typer(graph, name="graph")
 app.add_typer(examples, name="examples")
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
+app.add_typer(audit, name="audit")

@@ -34,6 +34,7 @@ from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentSt
 from qianxun.doors.client.connection import Connection, Request, Timeouts
 from qianxun.doors.client.evaluations import ServiceEvaluations
 from qianxun.doors.client.events import EventSender
+from qianxun.doors.client.governance import ServiceGovernance
 from qianxun.doors.client.payloads import (
     Readiness,
     Sent,
@@ -105,6 +106,11 @@ class Client:
     def registry(self) -> RegisteredModels:
         """The models that users registered."""
         return RegisteredModels(self._ask)
+
+    @property
+    def governance(self) -> ServiceGovernance:
+        """What the operators account for: who changed what."""
+        return ServiceGovernance(self._ask)
 
     async def readiness(self) -> Readiness:
         """Raises what keeps the service from taking requests. Asks without a key's help, and shows nothing of it."""

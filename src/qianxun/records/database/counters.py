@@ -21,6 +21,9 @@ CounterName = Literal[
     "evaluation_set",
     "evaluation_case",
     "evaluation_run",
+    "audit",
+    "webhook",
+    "webhook_delivery",
     "owner",
     "identity",
 ]

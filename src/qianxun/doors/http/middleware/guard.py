@@ -22,6 +22,7 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qianxun.core.errors import Forbidden, NotFound, QianxunError, Unauthorized
+from qianxun.core.governance.actor import acting_as
 from qianxun.core.limits import MIB
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.doors.http.console.forms import SESSION_COOKIE
@@ -77,7 +78,7 @@ class Guard:
         headers: Headers = dict(scope["headers"])
         try:
             await self._authorize(scope, headers)
-            with _routed_as_get(scope) as routed:
+            with acting_as(_actor(scope["state"])), _routed_as_get(scope) as routed:
                 await self._limit_body(routed, headers, receive, send)
         except QianxunError as error:  # the guard's own: routes have their handlers
             await error_response(error, scope)(scope, receive, send)
@@ -141,6 +142,11 @@ class Guard:
             await self.app(scope, body, send)
         finally:
             body.release()
+
+
+def _actor(state: Mapping[str, Any]) -> str:
+    """What the audit log has for who sent this request."""
+    return "local" if state["key_id"] is None else f"key:{state['key_id']}"
 
 
 @dataclass
