@@ -3,8 +3,8 @@ that were not (`IS_TUNED`).
 
 Public sets under ``../shared/data`` (sampled: the documents that answer the sampled questions, and others), and
 documents and questions of our own under ``answer_library``: ``open`` was looked at, ``kept`` was written first and
-not looked at since. ``ingest.jsonl`` asks of the files under ``../shared/data/ingest``; it has no text of theirs beyond
-the fact that is expected.
+not looked at since, ``second`` likewise, a round later. ``ingest.jsonl`` asks of the files under
+``../shared/data/ingest``; it has no text of theirs beyond the fact that is expected.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ NAMES = (
     "medicine",
     "own_open",
     "own_kept",
+    "own_second",
     *FILES,
     "pages_open",
     "pages_kept",

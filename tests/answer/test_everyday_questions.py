@@ -118,3 +118,14 @@ def test_a_figure_of_another_document_does_not_stand_for_this_one() -> None:
     sources = [passage("绳长不得超过一点五米。"), passage("货架间距不小于2米。", number=2, name="仓库.md")]
     assert not check(Sentence("绳长不得超过2米。", (1, 2)), sources).accepted
     assert check(Sentence("绳长不得超过1.5米。", (1, 2)), sources).accepted
+
+
+def test_what_cells_answer_of_several_questions_is_given_with_the_rest() -> None:
+    row = passage("| 花材 | 每枝（元） |\n| --- | --- |\n| 雪柳 | 12 |", name="价目.csv")
+    question = "雪柳每枝多少钱？工资每个月几号发？"
+    found = AnswerGenerator(exact_parts={"雪柳每枝多少钱": ("12元（查“每枝（元）”）", (row,))}).generate(
+        question, RULES
+    )
+    assert "12元" in found.answer and "28日" in found.answer
+    assert {source.doc_name for source in found.sources} == {"价目.csv", "花店守则.md"}
+    assert [source.number for source in found.sources] == [1, 2]

@@ -6,11 +6,11 @@ Whatever a model replies, an answer cites only what was given, has no figure tha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from qianxun.answer.assemble import Given, as_context
 from qianxun.answer.draft import LONGEST_REPLY, AnswerDraft, ReplyReader, as_events, source_of
@@ -20,7 +20,7 @@ from qianxun.answer.extractive.sufficiency import Likeness, Sufficiency, enough,
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.answer.verify.sentence_check import declines
-from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, Form, SourcesFound
+from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, Form, Passage, SourcesFound
 from qianxun.core.errors import BadModelReply, ModelError
 from qianxun.core.foreign import chat_model
 from qianxun.core.options import CheckMode
@@ -32,8 +32,11 @@ UNANSWERED: Final = "语言模型没能作答，也没有查阅资料。请稍�
 _NO_MODEL: Final = "这里没有配置对话模型，不查资料就无法回答。请换一种检索方式（如 mix），或配置对话模型。"
 _TOO_LONG: Final = Degraded("model", f"模型的回复超过 {LONGEST_REPLY} 字，后面的没有读")
 _UNSUPPORTED: Final = Degraded("model", "模型的回复没有一句能由资料证实，改用资料原句")
+ExactParts: TypeAlias = Mapping[str, tuple[str, tuple[Passage, ...]]]
+"""Of a question that asks several things, those that cells of tables answer: the answer, and the rows it rests on."""
 _SHOWN_QUESTION: Final = 80
 _SHOWN_LINE: Final = 200
+_MOST_ROWS: Final = 100  # that one answer of a table cites
 _NEW_PART: Final = "\n"
 _NEAREST: Final = "最接近的是："
 _NEAREST_IN_ENGLISH: Final = "What comes nearest: "
@@ -49,9 +52,9 @@ class AnswerGenerator:
     Without ``llm`` an answer is made of the passages' own sentences, each cited. With ``only_checked`` a stream shows a
     sentence once it has been checked against its passages, and none that will be dropped: for callers that cannot take
     it back. ``llm`` may be a LangChain chat model. ``exact`` is given instead of the passages' own sentences: what a
-    table's cells answer. ``style``: how answers are written; ``today``: the date that the model is told, if another.
-    ``likeness`` compares meanings where the words of question and passages differ; ``check``: what becomes of a model's
-    sentence that its passages do not bear out.
+    table's cells answer; ``exact_parts`` where they answer some of several questions. ``style``: how answers are
+    written; ``today``: the date that the model is told, if another. ``likeness`` compares meanings where the words of
+    question and passages differ; ``check``: what becomes of a model's sentence that its passages do not bear out.
     """
 
     llm: ChatModel | Any | None = None
@@ -61,6 +64,7 @@ class AnswerGenerator:
     today: date | None = None
     likeness: Likeness | None = None
     check: CheckMode = "strict"
+    exact_parts: ExactParts = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.llm is not None:
@@ -182,7 +186,9 @@ class AnswerGenerator:
     def _in_parts(self, query: str, questions: Sequence[str], given: AnswerContext) -> tuple[Sufficiency, Answer]:
         """Each question of several, answered or declined on its own. Where none has an answer, all are declined."""
         readings = [(part, read(part, given.passages)) for part in questions]
-        verdicts = [enough(evidence) for _, evidence in readings]
+        verdicts = [
+            Sufficiency(True, 1.0) if part in self.exact_parts else enough(evidence) for part, evidence in readings
+        ]
         missing = [part for (part, _), sufficiency in zip(readings, verdicts, strict=True) if not sufficiency]
         fit = sum(sufficiency.fit for sufficiency in verdicts) / len(verdicts)
         reason = f"资料没有讲到：{'、'.join(missing)}" if missing else ""
@@ -195,6 +201,12 @@ class AnswerGenerator:
         draft = AnswerDraft()
         for at, (part, evidence) in enumerate(readings):
             draft.add(f"{_NEW_PART if at else ''}{quotable(part)}：")
+            if part in self.exact_parts:
+                text, rows = self.exact_parts[part]
+                # Rows of tables are numbered by themselves: below zero they are none of the passages.
+                numbers, _ = draft.number([replace(row, number=-_MOST_ROWS * (at + 1) + row.number) for row in rows])
+                draft.add(quotable(text), numbers)
+                continue
             if not verdicts[at]:
                 draft.add(f"{NOT_FOUND}相关内容。" if _HAN.search(query) else "not in the sources.")
                 continue

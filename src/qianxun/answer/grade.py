@@ -76,7 +76,8 @@ async def _by_rules(state: AnswerState, context: AnswerContext) -> tuple[Grade, 
         return Grade(True, 1.0, 1.0, "问的是全部资料，图谱的社区概括了它们"), None
     if not context.passages:
         return Grade(False, reason="没有检索到资料"), None
-    sufficiency, answer = await asyncio.to_thread(AnswerGenerator().consider, state.question, context)
+    generator = AnswerGenerator(exact_parts=state.exact_parts)
+    sufficiency, answer = await asyncio.to_thread(generator.consider, state.question, context)
     best = max(passage.score for passage in context.passages)
     grade = Grade(answer.is_sure, best, sufficiency.fit, sufficiency.reason)
     return grade, answer if answer.is_sure else None

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from qianxun.answer.assemble import passage
-from qianxun.answer.state import Answering, AnswerState, Step, TableLack, TableReply
+from qianxun.answer.state import Answering, AnswerState, PartReply, Step, TableLack, TableReply
 from qianxun.answer.tables.answer import NEAREST
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.answer_types import Passage
@@ -32,6 +32,7 @@ async def retrieved(answering: Answering, state: AnswerState) -> tuple[AnswerSta
     recall = await _searched(answering, state)
     is_first = not state.asked
     table, failed = await table_reply(answering, state, state.wording) if is_first else (None, ())
+    parts = await _part_replies(answering, state) if is_first and not isinstance(table, TableReply) else ()
     found = merged(state.found, recall.results, answering.options.top_k)
     details = {"query": state.wording, "mode": state.used_mode, "found": len(recall.results), "kept": len(found)}
     state = replace(
@@ -41,6 +42,7 @@ async def retrieved(answering: Answering, state: AnswerState) -> tuple[AnswerSta
         graph=recall.context if is_first else state.graph,
         tie=recall.tie if is_first else state.tie,
         table=table if isinstance(table, TableReply) else state.table,
+        part_tables=parts if is_first else state.part_tables,
         lack=table if isinstance(table, TableLack) else state.lack,
         asked=(*state.asked, state.wording),
         generation=state.generation or recall.generation,
@@ -106,6 +108,16 @@ async def table_reply(
         return TableLack(answer.reason.removesuffix(NEAREST), tuple(result.chunk for result in cited)), ()
     keys = tuple(result.chunk.key for result in cited)
     return TableReply(answer.text, answer.reading, recall.cited, _passages(cited, answer), keys, answer.leftover), ()
+
+
+async def _part_replies(answering: Answering, state: AnswerState) -> tuple[PartReply, ...]:
+    """What tables answer of a question that asks several things."""
+    found = []
+    for part in read_question(state.wording).parts:
+        reply, _ = await table_reply(answering, state, part)
+        if isinstance(reply, TableReply):
+            found.append(PartReply(part, reply))
+    return tuple(found)
 
 
 def _cited_chunks(base: OpenBase, recall: LayeredRecall) -> tuple[Found, ...]:

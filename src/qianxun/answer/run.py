@@ -184,6 +184,7 @@ async def still_there(answering: Answering, state: AnswerState) -> AnswerState:
         graph=NO_CONTEXT,
         tie=None,
         table=None,
+        part_tables=(),
         lack=None,
         grade=None,
         draft=None,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from qianxun.answer.assemble import assemble
+from qianxun.answer.generate import ExactParts
 from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import TABLE_HINT, Answer, AnswerContext, Passage, QuestionKind, TraceStep
 from qianxun.core.conversation import Turn
@@ -65,6 +66,19 @@ class TableReply:
     chunks: tuple[int, ...] = ()  # the keys of those that are in a base
     leftover: str = ""  # words of the question that neither columns nor cells explain
 
+    @property
+    def shown(self) -> str:
+        """What the cells say, and how the question was understood: an exact answer to another question is none."""
+        return f"{self.text}（{self.reading}）" if self.reading else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class PartReply:
+    """The exact answer of a table's cells to one question of several."""
+
+    question: str
+    reply: TableReply
+
 
 @dataclass(frozen=True, slots=True)
 class TableLack:
@@ -91,6 +105,7 @@ class AnswerState:
     graph: GraphContext = NO_CONTEXT
     tie: RequestedRelation | None = None  # that the question asks for
     table: TableReply | None = None
+    part_tables: tuple[PartReply, ...] = ()  # where it asks several things
     lack: TableLack | None = None
     grade: Grade | None = None
     draft: Answer | None = None  # in the sources' own sentences, where these are enough
@@ -122,6 +137,12 @@ class AnswerState:
         return self.table is not None and not self.table.leftover
 
     @property
+    def exact_parts(self) -> ExactParts:
+        """What cells answer of a question that asks several things."""
+        own = ((part.question, part.reply) for part in self.part_tables if not part.reply.leftover)
+        return {question: (reply.shown, reply.passages) for question, reply in own}
+
+    @property
     def rests_on(self) -> frozenset[int]:
         """The keys of all chunks that it is made of."""
         return self.shown | frozenset((*(result.chunk.key for result in self.found), *self._of_tables))
@@ -130,7 +151,8 @@ class AnswerState:
     def _of_tables(self) -> tuple[int, ...]:
         """The keys of the chunks of the table that answers, or has no answer in its cells."""
         without_answer = tuple(one.key for one in self.lack.held) if self.lack else ()
-        return (*self.table.chunks, *without_answer) if self.table else without_answer
+        of_parts = tuple(key for part in self.part_tables for key in part.reply.chunks)
+        return (*(self.table.chunks if self.table else ()), *of_parts, *without_answer)
 
     @property
     def shown(self) -> frozenset[int]:
@@ -208,7 +230,8 @@ def context_of(state: AnswerState, *, with_table: bool = False) -> AnswerContext
 
     ``with_table``: before all else the rows of the table that has an answer, with that answer as a hint.
     """
-    rows = _offered(state.table) if with_table and state.table is not None else ()
+    replies = (state.table, *(part.reply for part in state.part_tables)) if with_table else ()
+    rows = [row for reply in replies if reply is not None for row in _offered(reply)]
     return assemble(state.found, graph=state.graph, given=(*rows, *state.given), tie=state.tie)
 
 

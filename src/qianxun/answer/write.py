@@ -159,7 +159,13 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     exact = _from_cells(state.table) if state.table is not None and state.has_exact_answer else None
     style = str(answering.base.about.config.get("prompt") or "")
     generator = AnswerGenerator(
-        model, answering.only_checked, exact, style, likeness=_likeness(answering.base), check=answering.check
+        model,
+        answering.only_checked,
+        exact,
+        style,
+        likeness=_likeness(answering.base),
+        check=answering.check,
+        exact_parts=state.exact_parts,
     )
     return Writing(answering.base, state, generator, context, failed)
 
@@ -185,11 +191,10 @@ def _canned(state: AnswerState, otherwise: str, in_english: str) -> str:
 
 
 def _from_cells(reply: TableReply) -> Answer:
-    """What the cells say, and how the question was understood: an exact answer to another question is none."""
     draft = AnswerDraft()
     numbers, _ = draft.number(reply.passages)
     # Cells and headers, too, may have links and marks, which would be the answer's.
-    draft.add(quotable(f"{reply.text}（{reply.reading}）" if reply.reading else reply.text), numbers)
+    draft.add(quotable(reply.shown), numbers)
     return draft.answer("table")
 
 

@@ -231,13 +231,14 @@ def _decimal(written: str) -> Decimal | None:
 
 
 def _clock(match: re.Match[str], text: str) -> Figure | None:
-    hour = _whole(match["hour"] or match["hour2"] or match["hour3"] or match["hour4"])
+    written = match["hour"] or match["hour2"] or match["hour3"] or match["hour4"]
+    hour = _whole(written)
     minute = match["minute"] or match["minute2"] or match["minute3"]
     if hour is None:
         return None
     total = hour * 60 + (30 if match["half2"] or match["half3"] else int(minute or 0))
     period = match["period"] or match["period2"] or _period_before(text, match.start())
-    if hour > 12:
+    if hour > 12 or (written.startswith("0") and not period):  # 04时 is of the 24 hours
         return Clock(match.group(), (total,))
     if not period:
         return Clock(match.group(), (total, (total + 720) % 1440))

@@ -13,6 +13,7 @@ from typing import Final
 
 from qianxun.answer.tables.fitness import broken, misfit
 from qianxun.answer.tables.match import match_column, places
+from qianxun.answer.tables.periods import shown_parts, with_wholes
 from qianxun.answer.tables.plan import decisive, read_question
 from qianxun.answer.tables.run import Outcome, Unanswerable, run, with_unit
 from qianxun.answer.tables.sheet import Sheet
@@ -82,7 +83,8 @@ def _explains_more(one: _Tried, other: _Tried) -> bool:
 
 
 def _try(query: TableQuery, table: TableInput, sure: float) -> _Tried:
-    sheet = Sheet(table)
+    whole, parts = with_wholes(table.table, query.text)
+    sheet = Sheet(replace(table, table=whole), parts)
     read = read_question(query, sheet) if len(sheet) else Unsure("表格没有数据行")
     if isinstance(read, Unsure):
         return _Tried(_declined(read.reason, table.id, read.rows, 0.1 if read.rows else 0.0), query.informative)
@@ -103,7 +105,7 @@ def _answer(query: TableQuery, sheet: Sheet, read: Understood, sure: float) -> T
         return replace(_declined(wrong, sheet.id, outcome.rows[:10], 0.2), reading=reading, understood=empty)
     if not clear:
         return replace(_declined(doubt, sheet.id, outcome.rows[:10], confidence), reading=reading)
-    cells = tuple(CitedCell(sheet.id, row, column) for row, column in outcome.cells)
+    cells = tuple(CitedCell(sheet.id, row, column) for row, column in sheet.parts.cells(outcome.cells))
     return TableAnswer(
         True,
         _text(sheet, plan, outcome),
@@ -113,7 +115,7 @@ def _answer(query: TableQuery, sheet: Sheet, read: Understood, sure: float) -> T
         cells,
         confidence,
         sheet.id,
-        outcome.rows,
+        tuple(dict.fromkeys(cell.row for cell in cells)) if sheet.parts.rows else outcome.rows,
         leftover=_leftover(query, sheet, read),
     )
 
@@ -236,8 +238,8 @@ def _reading(sheet: Sheet, plan: Plan) -> str:
     parts = [where]
     if conditions:
         parts.append(f"找{conditions}的行")
-    if plan.rows:
-        parts.append("第 " + "、".join(str(row + 1) for row in plan.rows[:5]) + " 行")
+    if stated := [row for row in plan.rows or () if row not in sheet.parts.rows]:
+        parts.append("第 " + "、".join(str(row + 1) for row in stated[:5]) + " 行")
     does = _DOES.get(plan.operation, "查")
     if plan.operation == "count" and plan.distinct:
         does = "数不同的"
@@ -247,7 +249,10 @@ def _reading(sheet: Sheet, plan: Plan) -> str:
     measure = f"按“{sheet.columns[plan.measure].name}”" if plan.measure is not None else ""
     if columns or measure or plan.operation != "lookup":  # 查 is of something
         parts.append(f"{measure}{does}{columns}")
-    return "，".join(parts)
+    used = (plan.measure, *plan.outputs, *(column for _, column in plan.against))
+    rows = (*(plan.rows or ()), *(row for row, _ in plan.against))
+    parts.append(shown_parts(sheet.table, sheet.parts, [one for one in used if one is not None], rows))
+    return "，".join(filter(None, parts))
 
 
 def _names_read(sheet: Sheet, plan: Plan) -> list[str]:

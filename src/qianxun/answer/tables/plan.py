@@ -120,7 +120,7 @@ def _refuse_beyond(scene: Scene) -> None:
     if (found := scene.free("aggregate.ordered")) is not None:
         raise Unclear(f"问题要求排序（{found.group()}），这里只查不排")
     computed = ("superlative.cue", "aggregate.average", "aggregate.sum")
-    if scene.free("aggregate.per_group") and any(map(scene.free, computed)):
+    if scene.free("aggregate.per_group") and any(map(scene.free, computed)) and not _per_row(scene):
         raise Unclear("问题要求分组统计")
 
 
@@ -210,12 +210,26 @@ def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, hit
     measures = [c for c in outputs_of(scene, numeric) if scene.sheet.is_measure(c)]
     if len(measures) != 1:
         raise Unclear("不知道要算的是哪一列" if not measures else "要算的列不止一列")
-    conditions = all_conditions(scene, numeric, span(*hit.span()))
-    if any(cue("aggregate.per_group").match(scene.query.text, mention.end) for mention in scene.mentions):
+    each = _per_row(scene) if operation == "average" else 0
+    cues = span(*hit.span()) | each
+    conditions = all_conditions(scene, numeric, cues)
+    is_grouped = any(cue("aggregate.per_group").match(scene.query.text, mention.end) for mention in scene.mentions)
+    if is_grouped and not each:
         raise Unclear("问题要求分组统计")
     refuse_more(scene, 1)
     extra = [c for c in outputs_of(scene, conditions, measures) if c == scene.sheet.label]
-    return finish(scene, Plan(operation, tuple(conditions), (), measures[0]), span(*hit.span()), extra)
+    return finish(scene, Plan(operation, tuple(conditions), (), measures[0]), cues, extra)
+
+
+def _per_row(scene: Scene) -> int:
+    """The characters of 平均每个区域, where a row is a region: an average over rows, and not one for each group."""
+    sheet, hit = scene.sheet, cue("aggregate.average_of_each").search(scene.query.text)
+    if hit is None or sheet.label is None or sheet.variety(sheet.label) < 1.0:
+        return 0
+    name = plain(sheet.columns[sheet.label].name.split(" / ")[-1])
+    after = scene.query.text[hit.end() :]
+    own = max((name[at:] for at in range(len(name)) if after.startswith(name[at:])), key=len, default="")
+    return span(hit.start(), hit.end() + len(own)) if own else 0
 
 
 # ── superlatives ─────────────────────────────────────────────────────────────────────────────────

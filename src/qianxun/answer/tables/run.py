@@ -36,12 +36,18 @@ class Unanswerable(Exception):
 
 
 def matching_rows(sheet: Sheet, conditions: Sequence[Condition]) -> list[int]:
-    """The rows that meet every condition, in their order; neither rows of totals nor empty ones."""
+    """The rows that meet every condition, in their order; neither rows of totals nor empty ones. What the parts of a
+    year add up to is a row where it is asked for by its name."""
     empty = {r for r, row in enumerate(sheet.table.rows) if all(value is None or value == "" for value in row)}
-    found = [row for row in range(len(sheet)) if row not in sheet.totals and row not in empty]
+    wholes = {row for row in sheet.parts.rows if any(_names(sheet, condition, row) for condition in conditions)}
+    found = [row for row in range(len(sheet)) if row in wholes or (row not in sheet.totals and row not in empty)]
     for condition in conditions:
         found = _meeting(sheet, condition, found)
     return found
+
+
+def _names(sheet: Sheet, condition: Condition, row: int) -> bool:
+    return condition.comparison in ("=", "in") and sheet.plain_cells(condition.column)[row] in condition.values
 
 
 def _meeting(sheet: Sheet, condition: Condition, rows: list[int]) -> list[int]:

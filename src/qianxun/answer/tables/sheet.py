@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Final
 
 from qianxun.answer.tables.match import Name, match, name_of, places
+from qianxun.answer.tables.periods import Parts
 from qianxun.core.layered_types import TableInput
 from qianxun.core.types import CellValue, Column, Table
 from qianxun.question.table_query import plain, plain_all, runs, span, union
@@ -33,8 +34,9 @@ class CellMention:
 class Sheet:
     """One table, read once for a question."""
 
-    def __init__(self, given: TableInput) -> None:
+    def __init__(self, given: TableInput, parts: Parts | None = None) -> None:
         self.id = given.id
+        self.parts = parts or Parts()
         self.table: Table = given.table
         self.columns: tuple[Column, ...] = given.table.columns
         self.names: tuple[Name, ...] = tuple(map(name_of, given.table.columns))
@@ -115,7 +117,7 @@ class Sheet:
             for c in texts
             for r, cell in enumerate(self.plain_cells(c))
             if cell and cue("table.total_row").fullmatch(cell)
-        )
+        ) | frozenset(self.parts.rows)
 
     @cached_property
     def is_wordy(self) -> bool:

@@ -46,6 +46,8 @@ def is_computed(figure: Figure, sentence: str, known: Sequence[Figure]) -> bool:
     if isinstance(figure, Number) and _is_lapse(figure, clause, known):
         return True
     own = [one for one in figures(sentence) if isinstance(one, Number | Share) and one != figure]
+    if isinstance(figure, Number) and _is_of_cells(figure, clause, own, known):
+        return True
     shown = [one for one in own if any(_equal(one, other) for other in known)]
     if len(shown) < 2:
         shown = list(dict.fromkeys((*shown, *(one for one in known if isinstance(one, Number | Share)))))
@@ -89,6 +91,23 @@ def _rounded(figure: Number | Share, clause: str, shown: Sequence[Number | Share
         for a, b in permutations(values[:_MOST], 2):
             if b:
                 yield from (a / b, abs(a - b) / b)
+
+
+def _is_of_cells(figure: Number, clause: str, own: Sequence[Figure], known: Sequence[Figure]) -> bool:
+    """快洗30分钟，比节能洗少160分钟: the cells of a table leave their unit to the head of the column."""
+    cells = dict.fromkeys(
+        Decimal(one.digits) for one in known if isinstance(one, Number) and one.digits and not one.unit
+    )
+    shown = [Decimal(one.digits) for one in own if isinstance(one, Number) and one.unit == figure.unit and one.digits]
+    used = [value for value in shown if value in cells]
+    if len(used) < 2:
+        used = [*used, *(value for value in cells if value not in used)]
+    if not figure.digits or len(used) > _MOST:
+        return False
+    wanted = Decimal(figure.digits)
+    sums = (sum(group, Decimal(0)) for group in _groups(used)) if _ADDS.search(clause) else ()
+    differences = (abs(a - b) for a, b in combinations(used, 2)) if _SUBTRACTS.search(clause) else ()
+    return wanted in (*sums, *differences)
 
 
 def _is_lapse(figure: Number, clause: str, known: Sequence[Figure]) -> bool:

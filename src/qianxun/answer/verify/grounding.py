@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Final
@@ -105,7 +105,10 @@ def unsupported(sentence: str, evidence: Evidence, query: str = "") -> list[Figu
     """The figures of a sentence that do not stand in the evidence, or stand there of something else."""
     missing = [figure for figure in figures(sentence) if not is_in(figure, sentence, evidence)]
     missing = [figure for figure in missing if not is_computed(figure, sentence, evidence.figures)]
-    return missing or _misplaced(sentence, evidence, query)
+    if missing:
+        return missing
+    misled = _misplaced(sentence, evidence, query)
+    return [figure for figure in misled if not is_computed(figure, sentence, evidence.figures)]
 
 
 def _misplaced(sentence: str, evidence: Evidence, query: str) -> list[Figure]:
@@ -153,7 +156,7 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         return True
     if isinstance(figure, Code):
         return figure.plain in re.sub(r"[\s/-]", "", evidence.plain)
-    if any(same_amount(figure, number) for number in evidence.numbers):
+    if any(_is_amount(figure, number) for number in evidence.numbers):
         return True
     if any(_is_part_of_date(figure.unit, value, evidence) for value in figure.values):
         return True
@@ -162,6 +165,12 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     if figure.unit in _COUNTING and figure.values[0] <= _MOST_COUNTED and _counts_source(figure, evidence):
         return True
     return (figure.is_count or figure.unit in _COUNTING) and _counts_itself(figure, sentence)
+
+
+def _is_amount(figure: Number, known: Number) -> bool:
+    """Equal in value; 第八条 is no 8个月."""
+    is_ordinal = known.written.startswith("第") and not figure.written.startswith("第")
+    return not (is_ordinal and measured(figure.unit)) and same_amount(figure, known)
 
 
 def _verbatim(written: str, plain: str) -> bool:
@@ -233,6 +242,7 @@ class Occurrence:
     figure: Figure
     clause: frozenset[str]
     sentence: frozenset[str]
+    frame: str = ""  # the characters right before and after it, where both are words: 自…起
 
 
 def occurrences(text: str) -> list[Occurrence]:
@@ -246,7 +256,9 @@ def occurrences(text: str) -> list[Occurrence]:
     places = []
     for hit in found:
         at = bisect_right(starts, hit.start) - 1
-        places.append(Occurrence(hit.figure, _around(at, pairs, ends), _whole(at, pairs, ends)))
+        frame = folded[max(hit.start - 1, 0) : hit.start] + folded[hit.end : hit.end + 1]
+        frame = frame if len(frame) == 2 and frame.isalpha() else ""
+        places.append(Occurrence(hit.figure, _around(at, pairs, ends), _whole(at, pairs, ends), frame))
     return places
 
 
@@ -293,17 +305,24 @@ def misplaced(sentence: str, source: Sequence[Occurrence], query: str = "", name
     for one in own_figures:
         if isinstance(one.figure, Code):
             continue
-        here = Occurrence(one.figure, one.clause & informative, one.sentence & informative)
+        here = replace(one, clause=one.clause & informative, sentence=one.sentence & informative)
         if len(here.clause) < _FEWEST:
-            here = Occurrence(one.figure, here.clause | question, here.sentence | question)
+            here = replace(here, clause=here.clause | question, sentence=here.sentence | question)
         own = [other for other in source if _same(one.figure, other.figure)]
         rivals = [other for other in source if _rivals(one.figure, other.figure)]
         is_alone = not any(_rivals(one.figure, other.figure) for other in own_figures)
         if own and rivals:
             rival = _most(here, rivals, is_alone)
             is_other = rival >= FITS and rival - _most(here, own, is_alone) >= BETTER
+            is_other = is_other and not _is_framed(here, own, rivals)
             if is_other or _is_of_other_subject(here, own, rivals):
                 yield one.figure
+
+
+def _is_framed(answer: Occurrence, own: Sequence[Occurrence], rivals: Sequence[Occurrence]) -> bool:
+    """自9月1日起: the figure itself is put alike in the source, and no other is."""
+    frames = {place.frame for place in own} - {place.frame for place in rivals}
+    return bool(answer.frame) and answer.frame in frames
 
 
 def _is_of_other_subject(answer: Occurrence, own: Sequence[Occurrence], rivals: Sequence[Occurrence]) -> bool:

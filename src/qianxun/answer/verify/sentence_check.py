@@ -11,6 +11,7 @@ from qianxun.answer.dates import date_of
 from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.contradiction import contradicted
 from qianxun.answer.verify.grounding import Evidence, is_in, unsupported
+from qianxun.answer.verify.row_figures import of_other_rows
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
 from qianxun.text.chinese import grams
 from qianxun.text.figures import Day, Figure, figures
@@ -86,7 +87,7 @@ def check(
         cited = (origin,) if origin is not None else ()
     all_cited = cited or around
     evidence = _evidence(all_cited, today)
-    wrong = unsupported(checked, evidence, row_query)
+    wrong = unsupported(checked, evidence, row_query) or of_other_rows(checked, evidence)
     if wrong:
         figures_ = "、".join(dict.fromkeys(figure.written for figure in wrong))
         if all_cited and all(_is_in_query(figure, query, evidence) for figure in wrong):

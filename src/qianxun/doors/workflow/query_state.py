@@ -27,6 +27,7 @@ KNOWN: Final = (
     "graph",
     "tie",
     "table",
+    "part_tables",
     "lack",
     "grade",
     "draft",

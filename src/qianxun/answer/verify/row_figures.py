@@ -1,0 +1,55 @@
+"""Figures of a table's other rows: 强力洗的温度是40℃, where the row of 强力洗 has 70 and another has 40."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from qianxun.answer.verify.arithmetic import is_computed
+from qianxun.answer.verify.grounding import Evidence, is_in
+from qianxun.text.chinese import fold
+from qianxun.text.figures import Code, Day, Figure, figures
+
+_TABLE: Final = re.compile(r"(?:^[ \t]*\|.*\|[ \t]*$\n?){2,}", re.MULTILINE)
+_RULE: Final = re.compile(r"[\s|:\-–—+=]+")
+_SHORTEST: Final = 2  # characters of a row's name
+_MOST_ROWS: Final = 400
+
+
+def of_other_rows(sentence: str, evidence: Evidence) -> list[Figure]:
+    """The figures of a sentence that names rows of a table, which only rows that it does not name have."""
+    stated: list[Figure] = [figure for figure in figures(sentence) if not isinstance(figure, Code | Day)]
+    folded = fold(sentence)
+    for text in evidence.texts if stated else ():
+        for table in _TABLE.finditer(text):
+            others = _unnamed_rows(table.group().splitlines(), folded)
+            if not others:
+                continue
+            rest = Evidence(
+                tuple(_without(one, others) if one == text else one for one in evidence.texts), evidence.names
+            )
+            wrong = [one for one in stated if not is_in(one, sentence, rest)]
+            wrong = [one for one in wrong if not is_computed(one, sentence, evidence.figures)]
+            if wrong:
+                return wrong
+    return []
+
+
+def _unnamed_rows(lines: Sequence[str], sentence: str) -> frozenset[str]:
+    """The rows of a table that a sentence does not name, where it names one of them."""
+    rows = dict(_named(lines[1:])) if len(lines) <= _MOST_ROWS else {}
+    named = [name for name in rows.values() if name in sentence]
+    named = [name for name in named if not any(name != other and name in other for other in named)]
+    return frozenset(line for line, name in rows.items() if name not in named) if named else frozenset()
+
+
+def _named(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        name = fold(line.strip().strip("|").split("|")[0]).strip()
+        if len(name) >= _SHORTEST and not _RULE.fullmatch(line) and not name.isdigit():
+            yield line, name
+
+
+def _without(text: str, others: frozenset[str]) -> str:
+    return "\n".join(line for line in text.splitlines() if line not in others)
