@@ -126,6 +126,7 @@ def test_what_cells_answer_of_several_questions_is_given_with_the_rest() -> None
     found = AnswerGenerator(exact_parts={"雪柳每枝多少钱": ("12元（查“每枝（元）”）", (row,))}).generate(
         question, RULES
     )
-    assert "12元" in found.answer and "28日" in found.answer
+    assert "12元" in found.answer
+    assert "28日" in found.answer
     assert {source.doc_name for source in found.sources} == {"价目.csv", "花店守则.md"}
     assert [source.number for source in found.sources] == [1, 2]

@@ -63,7 +63,8 @@ def test_the_parts_are_cited_and_named() -> None:
     assert found.cells == (CitedCell("t", 0, 2), CitedCell("t", 0, 3))
     assert "由“上半年销售额（万元）”、“下半年销售额（万元）”相加" in found.reading
     rows = answer("上半年门诊人次是多少", ROWS)
-    assert rows.cells == (CitedCell("t", 0, 1), CitedCell("t", 1, 1)) and rows.rows == (0, 1)
+    assert rows.cells == (CitedCell("t", 0, 1), CitedCell("t", 1, 1))
+    assert rows.rows == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ def _picks_one(scene: Scene, condition: Condition) -> bool:
         return False
     label = scene.sheet.label
     if label is not None and label != condition.column and any(c == label for c, _ in scene.columns):
-        return False  # the rows are what is counted, and this column only happens to have a different word in each
+        return False  # the rows are what is counted, and this column only happens to have a different word in per_row
     return scene.sheet.variety(condition.column) == 1.0
 
 
@@ -210,11 +210,11 @@ def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, hit
     measures = [c for c in outputs_of(scene, numeric) if scene.sheet.is_measure(c)]
     if len(measures) != 1:
         raise Unclear("不知道要算的是哪一列" if not measures else "要算的列不止一列")
-    each = _per_row(scene) if operation == "average" else 0
-    cues = span(*hit.span()) | each
+    per_row = _per_row(scene) if operation == "average" else 0
+    cues = span(*hit.span()) | per_row
     conditions = all_conditions(scene, numeric, cues)
     is_grouped = any(cue("aggregate.per_group").match(scene.query.text, mention.end) for mention in scene.mentions)
-    if is_grouped and not each:
+    if is_grouped and not per_row:
         raise Unclear("问题要求分组统计")
     refuse_more(scene, 1)
     extra = [c for c in outputs_of(scene, conditions, measures) if c == scene.sheet.label]
@@ -222,7 +222,7 @@ def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, hit
 
 
 def _per_row(scene: Scene) -> int:
-    """The characters of 平均每个区域, where a row is a region: an average over rows, and not one for each group."""
+    """The characters of 平均每个区域, where a row is a region: an average over rows, and not one for per_row group."""
     sheet, hit = scene.sheet, cue("aggregate.average_of_each").search(scene.query.text)
     if hit is None or sheet.label is None or sheet.variety(sheet.label) < 1.0:
         return 0
