@@ -1,11 +1,16 @@
-"""What an answer costs beside a plain search, in CPU time per question, without a language model.
+"""What tables and answers cost beside a plain search, in CPU time per question, without a language model.
 
-    python -m benchmarks.asking [--data FOLDER] [--limit N] [--questions N] [--model FOLDER]
+    python -m benchmarks.asking [SET …] [--questions N] [--model NAME] [--keep FOLDER] [--dump FOLDER]
 
-One base of a BEIR-style folder (cmrc2018 unless told otherwise), its graph made. The same questions go to
-`Engine.retrieve` (hybrid, top 10, nothing remembered), to `Engine.gather` in `mix`, and to `Engine.ask` in `mix`: first
-as they are; then each with its second half taken from another, so that hardly any can be answered, and the question is
-said in other words, up to three times. Ratios are to `retrieve` in the same run.
+A base of each BEIR-style set (imtqa, rageval_zh_fin and cmrc2018 unless told otherwise), its graph made. The same
+questions go to `Engine.retrieve` (hybrid, top 10, nothing remembered), to `Engine.search_tables` where the base has
+tables, to `Engine.gather` and to `Engine.ask` in `mix`; to the last three also each with its second half taken from
+another, so that hardly any can be answered, and the question is said in other words, up to three times. The ways take
+turns question by question, so that whatever else the machine does falls on all of them alike; ratios are to `retrieve`.
+
+``--model``: "hash-512" (vectors of hashes), "none", or the name of a model beside the sets. The vector of a question is
+computed once, so that no model's work is counted, but with ``--with-model``. ``--keep``: bases are made there, or used
+again. ``--dump``: what was found and answered, as JSON lines: two runs can be compared byte by byte.
 """
 
 from __future__ import annotations
@@ -16,29 +21,46 @@ import json
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from benchmarks.passages import SHARED
-from qianxun import Document, Engine, Settings
+from qianxun import Engine, Settings
+from qianxun.core.ports import EmbeddingModel
+from qianxun.engine.admin.evaluate import ready_base
 from qianxun.engine.settings import Search
+from qianxun.evaluation.dataset import Dataset, limited, load
+from qianxun.models.open_model import open_embedding
+from qianxun.testing.scripted import HashEmbedding
 
-CMRC = SHARED / "data" / "beir" / "cmrc2018"
+BEIR = SHARED / "data" / "beir"
+SETS = ("imtqa", "rageval_zh_fin", "cmrc2018")
 ROUNDS = 3  # the best of them counts: others use the machine too
+HASH = "hash-512"
+
+Way = Callable[[str], Awaitable[Any]]
 
 
-def read(folder: Path, limit: int, questions: int) -> tuple[list[Document], list[str]]:
-    """Documents, those first of which a question is asked, and questions to them, evenly taken."""
-    corpus = [json.loads(line) for line in (folder / "corpus.jsonl").open(encoding="utf-8")]
-    asked_of = dict(line.split("\t")[:2] for line in (folder / "qrels.tsv").read_text("utf-8").splitlines()[1:])
-    wanted = set(asked_of.values())
-    corpus = sorted(corpus, key=lambda each: each["_id"] not in wanted)[:limit]
-    documents = [Document(each["_id"], each["text"], name=each.get("title") or each["_id"]) for each in corpus]
-    held = {each.id for each in documents}
-    told = (json.loads(line) for line in (folder / "queries.jsonl").open(encoding="utf-8"))
-    asked = [each["text"] for each in told if asked_of.get(each["_id"]) in held]
-    return documents, asked[:: max(1, len(asked) // questions)][:questions]
+class StoredQueries:
+    """A model that computes the vector of a question once: from then on it costs nothing."""
+
+    is_quick = True
+
+    def __init__(self, model: EmbeddingModel) -> None:
+        self.name, self.dimension = model.name, model.dimension
+        self.embed_passages = model.embed_passages
+        self.embed_query = lru_cache(maxsize=100_000)(model.embed_query)
+
+
+def embedding(model: str, counts: bool) -> EmbeddingModel | None:
+    """The model of this name; its questions' vectors are stored unless it ``counts``."""
+    if model == "none":
+        return None
+    own = HashEmbedding(512, HASH) if model == HASH else open_embedding(model, folders=[SHARED / "models"])
+    return own if counts else StoredQueries(own)
 
 
 def strange(questions: Sequence[str]) -> list[str]:
@@ -47,43 +69,58 @@ def strange(questions: Sequence[str]) -> list[str]:
     return [one[: len(one) // 2] + other[len(other) // 2 :] for one, other in zip(questions, others, strict=True)]
 
 
-async def cpu_ms(work: Callable[[str], Awaitable[Any]], questions: Sequence[str]) -> float:
-    took = []
+async def cpu_ms(ways: Mapping[str, Way], questions: Sequence[str]) -> dict[str, float]:
+    """By way, the mean over the questions of the least that each took."""
+    least = {name: [float("inf")] * len(questions) for name in ways}
     for _ in range(ROUNDS):
-        start = time.process_time()
-        for question in questions:
-            await work(question)
-        took.append(time.process_time() - start)
-    return round(min(took) / len(questions) * 1000, 3)
+        for at, question in enumerate(questions):
+            for name, way in ways.items():
+                start = time.process_time()
+                await way(question)
+                least[name][at] = min(least[name][at], time.process_time() - start)
+    return {name: round(sum(took) / len(took) * 1000, 3) for name, took in least.items()}
 
 
-async def measured(folder: Path, documents: Sequence[Document], questions: Sequence[str], model: str) -> dict[str, Any]:
+async def measured(folder: Path, dataset: Dataset, model: EmbeddingModel | None, dump: Path | None) -> dict[str, Any]:
     settings = Settings(data=str(folder), search=Search(cache_entries=0))
-    async with Engine.open(settings=settings, background=False) as engine:
-        kb = (await engine.create_knowledge_base("asking", model=model)).id
-        await engine.add_documents(kb, documents)
+    models = {} if model is None else {model.name: model}
+    async with Engine.open(settings=settings, background=False, models=models) as engine:
+        kb = (await ready_base(engine, dataset, model.name if model else "", lambda _: None))[0].id
         await engine.admin.build_graph(kb)
-        report: dict[str, Any] = {"documents": len(documents), "questions": len(questions)}
-        for name, asked in (("plain", questions), ("strange", strange(questions))):
-            answers = [await engine.ask(kb, question) for question in asked]  # also warms everything up
-            retrieve = await cpu_ms(lambda question: engine.retrieve(kb, question), asked)
-            gather = await cpu_ms(lambda question: engine.gather(kb, question), asked)
-            ask = await cpu_ms(lambda question: engine.ask(kb, question), asked)
+        ways: dict[str, Way] = {
+            "retrieve": lambda question: engine.retrieve(kb, question),
+            "gather": lambda question: engine.gather(kb, question),
+            "ask": lambda question: engine.ask(kb, question),
+        }
+        asked = list(dataset.queries.values())
+        tables: dict[str, Way] = {
+            "search_tables": lambda question: engine.search_tables(kb, question),
+            "without_answer": lambda question: engine.search_tables(kb, question, answer=False),
+        }
+        if (await engine.search_tables(kb, asked[0])).results:
+            ways |= tables
+        report: dict[str, Any] = {"documents": len(dataset.documents), "questions": len(asked)}
+        for name, questions in (("plain", asked), ("strange", strange(asked))):
+            outcomes = {way: [await ways[way](question) for question in questions] for way in ways}  # warms up, too
+            if dump is not None:
+                _dump(dump / f"{dataset.name}.{name}.jsonl", questions, outcomes)
+            took = await cpu_ms(ways, questions)
             report[name] = {
-                "retrieve_ms": retrieve,
-                "gather_mix_ms": gather,
-                "ask_mix_ms": ask,
-                "ask_to_retrieve": round(ask / retrieve, 2),
-                "ask_to_gather": round(ask / gather, 2),
-                "refinements": sum(each.node == "refine_query" for answer in answers for each in answer.trace)
-                / len(answers),
-                "forms": dict(Counter(answer.form for answer in answers)),
-                "steps_ms": _steps(answers),
+                "cpu_ms": took,
+                "to_retrieve": {way: round(took[way] / took["retrieve"], 2) for way in ways if way != "retrieve"},
+                "refinements": _refinements(outcomes["ask"]),
+                "forms": dict(Counter(answer.form for answer in outcomes["ask"])),
+                "steps_ms": _steps(outcomes["ask"]),
             }
         return report
 
 
+def _refinements(answers: Sequence[Any]) -> float:
+    return round(sum(step.node == "refine_query" for answer in answers for step in answer.trace) / len(answers), 3)
+
+
 def _steps(answers: Sequence[Any]) -> dict[str, float]:
+    """Wall time by step."""
     spent: Counter[str] = Counter()
     for answer in answers:
         for step in answer.trace:
@@ -91,16 +128,46 @@ def _steps(answers: Sequence[Any]) -> dict[str, float]:
     return {node: round(seconds / len(answers) * 1000, 2) for node, seconds in spent.items()}
 
 
+# ── what was found and answered ──────────────────────────────────────────────────────────────────
+
+
+def _dump(path: Path, questions: Sequence[str], outcomes: Mapping[str, Sequence[Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        for at, question in enumerate(questions):
+            shown = {way: _lasting(found[at]) for way, found in outcomes.items()}
+            file.write(json.dumps({"question": question, **shown}, ensure_ascii=False, default=str) + "\n")
+
+
+def _lasting(outcome: Any) -> Any:
+    """All of it that another run on the same base has to repeat: no times, no ids of runs."""
+    parts = {name: getattr(outcome, name) for name in outcome.__slots__} if hasattr(outcome, "__slots__") else {}
+    parts = parts or dict(vars(outcome))
+    if "trace" in parts:
+        parts["trace"] = [(step.node, step.form, dict(step.said)) for step in parts["trace"]]
+    if "layers" in parts:
+        parts["layers"] = [replace(run, seconds=0.0, start=0.0) for run in parts["layers"]]
+    for name in ("seconds", "steps", "trace_id", "generation"):
+        parts.pop(name, None)
+    return {name: repr(value) for name, value in parts.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=CMRC)
-    parser.add_argument("--limit", type=int, default=100_000)
+    parser.add_argument("sets", nargs="*", default=SETS, help="names of sets beside cmrc2018, or folders")
     parser.add_argument("--questions", type=int, default=100)
-    parser.add_argument("--model", default="none")
+    parser.add_argument("--model", default=HASH)
+    parser.add_argument("--with-model", action="store_true", help="the embedding of questions counts")
+    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--dump", type=Path)
     told = parser.parse_args()
-    documents, questions = read(told.data, told.limit, told.questions)
-    with tempfile.TemporaryDirectory() as folder:
-        report = asyncio.run(measured(Path(folder), documents, questions, told.model))
+    report = {}
+    for name in told.sets:
+        dataset = limited(load(BEIR / name), told.questions)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = told.keep / f"{dataset.name}.{Path(told.model).name}" if told.keep else Path(temporary)
+            model = embedding(told.model, told.with_model)
+            report[dataset.name] = asyncio.run(measured(folder, dataset, model, told.dump))
     print(json.dumps(report, ensure_ascii=False, indent=2))
 
 

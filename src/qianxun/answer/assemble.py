@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from qianxun.answer.dates import date_of
@@ -90,7 +91,13 @@ def passage(found: Found, number: int = 0) -> Passage:
 
 def _cost(one: Passage) -> int:
     dated = _DATED if date_of(one) is not None else 0
-    return tokens(one.text) + tokens(one.doc_name or one.doc_id) + _HEAD + dated
+    return _tokens(one.text) + _tokens(one.doc_name or one.doc_id) + _HEAD + dated
+
+
+@lru_cache(maxsize=1_024)
+def _tokens(text: str) -> int:
+    """Cached: passages are assembled for the grade, after every other wording, and for the answer."""
+    return tokens(text)
 
 
 def _new_part(one: Passage, taken: Sequence[Passage]) -> Passage | None:

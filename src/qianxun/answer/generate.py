@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
@@ -16,11 +17,21 @@ from qianxun.answer.assemble import Given, as_context
 from qianxun.answer.draft import LONGEST_REPLY, AnswerDraft, ReplyReader, as_events, source_of
 from qianxun.answer.extractive.extractive import Quoted, extract, extract_sides
 from qianxun.answer.extractive.sentence_scores import ScoredLine
-from qianxun.answer.extractive.sufficiency import Likeness, Sufficiency, enough, nearest, probable, read
+from qianxun.answer.extractive.sufficiency import Likeness, ReadEvidence, Sufficiency, enough, nearest, probable, read
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.answer.verify.sentence_check import declines
-from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, Form, Passage, SourcesFound
+from qianxun.core.answer_types import (
+    Answer,
+    AnswerContext,
+    AnswerEvent,
+    Done,
+    Failed,
+    Form,
+    Passage,
+    SourcesFound,
+    StatedTie,
+)
 from qianxun.core.errors import BadModelReply, ModelError
 from qianxun.core.foreign import chat_model
 from qianxun.core.options import CheckMode
@@ -43,6 +54,24 @@ _NEAREST_IN_ENGLISH: Final = "What comes nearest: "
 _PROBABLE: Final = "资料没有直接这样说，可能在这里："
 _PROBABLE_IN_ENGLISH: Final = "The sources do not say so directly; probably here: "
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    """A question and the passages that are read for it."""
+
+    query: str
+    passages: tuple[Passage, ...]
+    tie: StatedTie | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.query, tuple(passage.chunk_id for passage in self.passages)))  # metadata have no hash
+
+
+@lru_cache(maxsize=16)
+def _read(offered: _Offered) -> ReadEvidence:
+    """Cached: the passages are graded first, and what is not enough is then declined, or quoted with a doubt."""
+    return read(offered.query, offered.passages, offered.tie)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +190,7 @@ class AnswerGenerator:
     def judge(self, query: str, context: Given) -> Sufficiency:
         """Returns whether these passages can answer the question, and why not."""
         given = as_context(context)
-        return enough(read(query, given.passages, given.tie))
+        return enough(_read(_Offered(query, given.passages, given.tie)))
 
     def consider(self, query: str, context: Given) -> tuple[Sufficiency, Answer]:
         """Returns whether these passages can answer the question, and the answer of their own sentences; both read
@@ -170,7 +199,7 @@ class AnswerGenerator:
         questions = read_question(query).parts
         if questions and given.tie is None and given.passages:
             return self._in_parts(query, questions, given)
-        evidence = read(query, given.passages, given.tie)
+        evidence = _read(_Offered(query, given.passages, given.tie))
         sufficiency = enough(evidence)
         if evidence.sides:
             missing = [side.name for side in evidence.sides if not side.scored]
@@ -185,7 +214,7 @@ class AnswerGenerator:
 
     def _in_parts(self, query: str, questions: Sequence[str], given: AnswerContext) -> tuple[Sufficiency, Answer]:
         """Each question of several, answered or declined on its own. Where none has an answer, all are declined."""
-        readings = [(part, read(part, given.passages)) for part in questions]
+        readings = [(part, _read(_Offered(part, given.passages))) for part in questions]
         verdicts = [
             Sufficiency(True, 1.0) if part in self.exact_parts else enough(evidence) for part, evidence in readings
         ]
@@ -218,7 +247,7 @@ class AnswerGenerator:
     def decline(self, query: str, context: Given, reason: str = "") -> Answer:
         """That the passages do not answer, with what comes nearest in them."""
         given = as_context(context)
-        return declined(query, reason, nearest(read(query, given.passages, given.tie)))
+        return declined(query, reason, nearest(_read(_Offered(query, given.passages, given.tie))))
 
     def _messages(
         self, query: str, given: AnswerContext, history: Sequence[Message], images: Sequence[str]

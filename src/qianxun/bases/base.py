@@ -12,6 +12,7 @@ from qianxun.bases.graph_cache import GraphCache, GraphReader
 from qianxun.bases.in_force import NOTHING_KNOWN, InForce
 from qianxun.bases.known_terms import KnownTerms
 from qianxun.bases.lease import LeaseKeeper
+from qianxun.bases.table_cache import TableCache
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, RetrieverArm, nothing
 from qianxun.core.system.fair_slots import FairSlots
@@ -115,6 +116,7 @@ class OpenBase:
     rerank_cache: RerankCache = field(default_factory=RerankCache)
     terms: KnownTerms = field(default_factory=KnownTerms)  # synonyms and learnt words
     graph: GraphCache = field(default_factory=GraphCache)
+    tables: TableCache = field(default_factory=TableCache)  # stored tables, as read at one state of the records
     periods: InForce = NOTHING_KNOWN  # when documents are in force, as read at the state ``periods_at``
     periods_at: tuple[int, int] | None = None
     reader: GraphReader = field(default_factory=GraphReader)  # how far a model has read the base for its graph

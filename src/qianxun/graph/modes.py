@@ -41,7 +41,7 @@ from qianxun.records import chunks
 from qianxun.retrieve.layered.search import UNRELATED as UNRELATED_SCORE
 from qianxun.retrieve.layered.search import UNRELATED_BY_WORDS
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
-from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, highlights, rerank
+from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, highlights, rerank, with_highlights
 from qianxun.retrieve.run import current_generation, newest_only, recall
 from qianxun.retrieve.timings import Steps
 from qianxun.text.chinese import fold
@@ -148,7 +148,7 @@ class ModeSearch:
         """The results of the base's own search, as deep as it goes; None, reported as degraded, if no arm answers."""
         options = replace(self.options, mode=mode, top_k=TOP_K_LIMIT, threshold=0.0)
         try:
-            found = await recall(self.base, self.query, options)
+            found = await recall(self.base, self.query, options, has_highlights=False)
         except RecallFailed as error:
             self.degraded.append(Degraded("recall", str(error)))
             self.failed = error
@@ -355,7 +355,7 @@ class Results:
         hits = [Hit(key, min(score, ceiling)) for key, score in ranking.hits if key not in self._added and score > 0]
         at = 0
         while at < len(hits) and self.missing:
-            page = hits[at : at + PAGE]
+            page = hits[at : at + min(PAGE, self.missing)]
             at += len(page)
             allowed = await self._chunks([hit.key for hit in page])
             for hit in page:
@@ -385,7 +385,8 @@ class Results:
         arms = {"graph": ArmScore(rank, own, own)} if rank else {}
         if recalled is not None:
             source = "hybrid" if rank else recalled.source
-            return replace(recalled, score=score, source=source, arms={**recalled.arms, **arms})
+            shown = with_highlights(recalled)
+            return replace(shown, score=score, source=source, arms={**recalled.arms, **arms})
         words = tuple(dict.fromkeys(word for query in self._plan.own for word in query.terms.words))
         folded = fold(chunk.text)
         matched = matched_under(folded, chunk.headings, words)

@@ -18,6 +18,7 @@ from qianxun.text.chinese import fold, places
 from qianxun.text.chinese import words as words_of
 from qianxun.text.table_types import TableType
 
+LONGEST_PIECE: Final = 24  # characters; a longer name is looked for by itself
 FILLER: Final = re.compile("|".join(sorted(map(re.escape, listed("filler.table")), key=len, reverse=True)))
 _ONE_FORM: Final = str.maketrans("（）【】［］〔〕，：；？！～＝＜＞％—–−", "()()()(),:;?!~=<>%---")
 _TO: Final = re.compile(r"(?<=\d)[至到~](?=\d{1,3}[年月天日岁人个级期])")  # 1至2年 is 1-2年
@@ -65,6 +66,13 @@ class TableSearchQuery:
     words: Mapping[str, float]  # its significant words with their weights
     significant: frozenset[int]  # positions of the characters of those
     types: frozenset[TableType]  # none where it could be any
+    pieces: frozenset[str] = frozenset()  # what of it a name may be: from two to `LONGEST_PIECE` characters
+
+    def quotes(self, names: frozenset[str]) -> Iterator[str]:
+        """The names of two characters or more that are in the question; hundreds are compared in one step."""
+        yield from names & self.pieces
+        if len(self.folded) > LONGEST_PIECE:
+            yield from (name for name in names if len(name) > LONGEST_PIECE and name in self.folded)
 
     @property
     def keywords(self) -> Sequence[str]:
@@ -75,7 +83,12 @@ def table_search_query(text: str, words: Mapping[str, float]) -> TableSearchQuer
     folded = fold(text)
     significant = frozenset(at for word in words for at in positions(word, folded))
     types = frozenset(type_ for type_ in get_args(TableType) if _is_about(type_, text))
-    return TableSearchQuery(folded, words, significant, types)
+    return TableSearchQuery(folded, words, significant, types, _pieces(folded))
+
+
+def _pieces(folded: str) -> frozenset[str]:
+    spans = ((at, min(len(folded), at + LONGEST_PIECE)) for at in range(len(folded)))
+    return frozenset(folded[at:end] for at, last in spans for end in range(at + 2, last + 1))
 
 
 def _is_about(type_: TableType, text: str) -> bool:

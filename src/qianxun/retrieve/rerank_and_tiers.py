@@ -40,7 +40,13 @@ HIGHLIGHT_WINDOW: Final = 50  # characters
 
 
 async def rerank_and_tiers(
-    base: OpenBase, serving: Serving, candidates: Candidates, options: SearchOptions, steps: Steps
+    base: OpenBase,
+    serving: Serving,
+    candidates: Candidates,
+    options: SearchOptions,
+    steps: Steps,
+    *,
+    has_highlights: bool = True,
 ) -> tuple[list[Found], Order]:
     """The results, best first, at most ``top_k``; and the order in which candidates were looked at."""
     criteria = await tier_criteria(base, serving, candidates)
@@ -53,7 +59,7 @@ async def rerank_and_tiers(
                     break
                 relevance = criteria.assess(candidate, order.verdict(candidate, shown), order.is_first(candidate))
                 if is_admitted(relevance.tier, options):
-                    results.append(result_of(candidate, shown, relevance))
+                    results.append(result_of(candidate, shown, relevance, has_highlights=has_highlights))
                     if len(results) == options.top_k:
                         break
     return results, order
@@ -253,8 +259,9 @@ async def tier_criteria(base: OpenBase, serving: Serving, candidates: Candidates
 # ── results ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def result_of(candidate: Found, shown: float, relevance: Relevance) -> Found:
+def result_of(candidate: Found, shown: float, relevance: Relevance, *, has_highlights: bool = True) -> Found:
     """The candidate with its tier and all that explains it."""
+    folded, text = relevance.folded, candidate.chunk.text
     return Found(
         candidate.chunk,
         shown,
@@ -265,8 +272,14 @@ def result_of(candidate: Found, shown: float, relevance: Relevance) -> Found:
         relevance.coverage,
         candidate.fused,
         candidate.rerank,
-        highlights(candidate.chunk.text, matched_in(relevance.folded, relevance.matched), folded=relevance.folded),
+        highlights(text, matched_in(folded, relevance.matched), folded=folded) if has_highlights else (),
     )
+
+
+def with_highlights(found: Found) -> Found:
+    """A result that was made without them."""
+    text, folded = found.chunk.text, fold(found.chunk.text)
+    return replace(found, highlights=highlights(text, matched_in(folded, found.matched), folded=folded))
 
 
 def highlights(

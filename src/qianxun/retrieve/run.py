@@ -82,17 +82,25 @@ async def cached_recall(
     return answer
 
 
-async def recall(base: OpenBase, text: str, options: SearchOptions, generation: Generation | None = None) -> Recall:
+async def recall(
+    base: OpenBase,
+    text: str,
+    options: SearchOptions,
+    generation: Generation | None = None,
+    *,
+    has_highlights: bool = True,
+) -> Recall:
     """The best chunks for a query, best first, each with its score and where that comes from.
 
-    ``generation`` is the state of the base, where it has just been read.
+    ``generation`` is the state of the base, where it has just been read. Without ``has_highlights``: for callers that
+    show few of many results (`rerank_and_tiers.with_highlights`).
     """
     check_text(text)
     check(options)
     started = time.perf_counter()
     for _ in range(TRIES):
         with base.serving.borrow() as serving:
-            traced = await trace(base, serving, text, options, generation=generation)
+            traced = await trace(base, serving, text, options, generation=generation, has_highlights=has_highlights)
         generation = None
         if traced.is_settled or time.perf_counter() - started > options.arm_seconds:
             break
@@ -140,6 +148,8 @@ async def trace(
     options: SearchOptions,
     rewritings: Sequence[str] | None = None,
     generation: Generation | None = None,
+    *,
+    has_highlights: bool = True,
 ) -> SearchTrace:
     """One search, step by step. With ``rewritings`` given, no language model is called; with the ``generation`` given,
     as read just before, it is not read again."""
@@ -155,7 +165,9 @@ async def trace(
     while True:
         candidates = await gather(base, serving, plan, options, depth, steps, arms)
         plan, pool = candidates.plan, candidates.pool
-        admitted, order = await rerank_and_tiers(base, serving, candidates, options, steps)
+        admitted, order = await rerank_and_tiers(
+            base, serving, candidates, options, steps, has_highlights=has_highlights
+        )
         failed += candidates.results.degraded
         # Not by top_k or threshold: another depth may give other scores.
         if not pool.dropped or candidates.is_all or depth >= DEEPEST or await pool.count() >= TOP_K_LIMIT:

@@ -161,7 +161,10 @@ def _characters() -> NDArray[np.bool_]:
 
 def occurs_in(word: str, folded: str) -> bool:
     """Whether a word occurs in a folded text, and not inside a longer run of letters or digits: 12 is not in 2012."""
-    return word in folded and next(places(word, folded), None) is not None
+    if word not in folded:
+        return False
+    # Only letters and digits are part of longer runs; most words are Chinese.
+    return not (word[:1].isascii() or word[-1:].isascii()) or next(places(word, folded), None) is not None
 
 
 def places(word: str, folded: str) -> Iterator[int]:

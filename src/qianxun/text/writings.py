@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from qianxun.text.chinese import LEXICON, plain_analyser
 from qianxun.text.figures import Number, figures, same_amount
@@ -17,13 +17,23 @@ _NUMBERED: Final = re.compile(r"[\d.,]+[^\d\s]{0,3}|[零〇一二两三四五六
 def is_written_otherwise(word: str, folded: str) -> bool:
     """Returns True if a folded text has a word by its value or by its sound. A word of the dictionary is no misspelling
     of another."""
-    if _FIGURED.search(word):
+    kind = _kind(word)
+    if kind == "figure":
         return _has_value(word, folded)
-    if _LATIN.fullmatch(word):
+    if kind == "latin":
         return any(_has_sounds(sounds, folded) for sounds in _syllables(word))
-    if 2 <= len(word) <= 4 and not word.isascii() and not plain_analyser().has_word(word):
-        return _is_misspelt(word, folded)
-    return False
+    return kind == "unknown" and _is_misspelt(word, folded)
+
+
+@lru_cache(maxsize=4096)
+def _kind(word: str) -> Literal["figure", "latin", "unknown", "word"]:
+    """What other writings a word may have; "unknown" is none of the dictionary, "word" has no other."""
+    if _FIGURED.search(word):
+        return "figure"
+    if _LATIN.fullmatch(word):
+        return "latin"
+    is_short = 2 <= len(word) <= 4 and not word.isascii()
+    return "unknown" if is_short and not plain_analyser().has_word(word) else "word"
 
 
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────
@@ -86,9 +96,14 @@ def _by_character() -> dict[str, str]:
 
 def _is_misspelt(word: str, folded: str) -> bool:
     """One character is another of the same sound."""
+    return any(plain_analyser().has_word(found) for pattern in _misspellings(word) for found in pattern.findall(folded))
+
+
+@lru_cache(maxsize=4096)
+def _misspellings(word: str) -> tuple[re.Pattern[str], ...]:
+    """By the place of the character that may be another. Cached here: `re` keeps fewer patterns than a question has."""
     alike = _by_character()
-    for at, mark in enumerate(word):
-        pattern = f"{re.escape(word[:at])}[{re.escape(alike.get(mark, mark))}]{re.escape(word[at + 1 :])}"
-        if any(plain_analyser().has_word(found) for found in re.findall(pattern, folded)):
-            return True
-    return False
+    return tuple(
+        re.compile(f"{re.escape(word[:at])}[{re.escape(alike.get(mark, mark))}]{re.escape(word[at + 1 :])}")
+        for at, mark in enumerate(word)
+    )

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Final
 
@@ -208,7 +209,7 @@ def _has_figure(measure: Measure, line: Line, query: EvidenceQuery) -> bool:
     if not rest or any(_bare_coverage(term, line.folded) < SHORT and term.text not in line.name for term in rest):
         return False
     return any(
-        any(is_of(measure, figure) and figure.written not in query.figures for figure in figures(clause))
+        any(is_of(measure, figure) and figure.written not in query.figures for figure in _figures(clause))
         and (is_change(query.folded) or not is_change(clause))
         and any(_bare_coverage(term, near) >= SHORT for term in rest)
         for near, clause in _clauses(line)
@@ -221,14 +222,16 @@ def _bare_coverage(term: Term, text: str) -> float:
     return coverage(term.bare or term.text, text)
 
 
+@lru_cache(maxsize=16_384)
 def coverage(word: str, text: str) -> float:
     """How far a text has a word: itself, its stem, a synonym, another writing (10年 for 十年, nianjia for 年假), or
-    parts of it."""
+    parts of it.
+
+    Cached: every line is compared again as the one before the next, and a heading for each line below it.
+    """
     if word in text:
         return 1.0
-    if is_written_otherwise(word, text):
-        return ALIKE
-    if stem(word) in text or any(fold(synonym.word) in text for synonym in shipped().of(word)):
+    if is_written_otherwise(word, text) or any(other in text for other in _same_words(word)):
         return ALIKE
     if word.isascii():
         return 0.0
@@ -236,6 +239,17 @@ def coverage(word: str, text: str) -> float:
         return max(0.25 * sum(mark in text for mark in word), SHORT if _in_longer(word, text) else 0.0)
     pairs = [word[at : at + 2] for at in range(len(word) - 1)]
     return 0.8 * sum(pair in text for pair in pairs) / max(len(pairs), 1)
+
+
+@lru_cache(maxsize=2_048)
+def _same_words(word: str) -> tuple[str, ...]:
+    """Its stem and its synonyms, folded."""
+    return (stem(word), *(fold(synonym.word) for synonym in shipped().of(word)))
+
+
+@lru_cache(maxsize=4_096)
+def _figures(clause: str) -> tuple[Figure, ...]:
+    return tuple(figures(clause))
 
 
 def _in_longer(word: str, text: str) -> bool:
@@ -256,7 +270,7 @@ def _figure(query: EvidenceQuery, line: Line, worth: dict[str, float]) -> float:
     terms = [term for term in query.terms if worth[term.text] >= INFORMATIVE * most] or [Term("")]
     best = NOWHERE
     for near, clause in _clauses(line):
-        fitting = [figure for figure in figures(clause) if may_answer(figure, query)]
+        fitting = [figure for figure in _figures(clause) if may_answer(figure, query)]
         if not fitting:
             continue
         here = CLAUSE if any(_bare_coverage(term, near) >= SHORT for term in terms) else SENTENCE

@@ -39,9 +39,10 @@ class OutOfTime(Exception):
 
 
 def answer_from_tables(
-    question: str, tables: Sequence[TableInput], *, sure: float = SURE, stop: Callable[[], bool] = never
+    question: str, tables: Sequence[TableInput | Sheet], *, sure: float = SURE, stop: Callable[[], bool] = never
 ) -> TableAnswer:
-    """The answer to a question from the table that explains it best; without one, the rows that come closest.
+    """The answer to a question from the table that explains it best; without one, the rows that come closest. A table
+    that is asked often may be given as the `Sheet` that was made of it.
 
     A table that explains all that another does and more outdoes it. Two tables that answer differently, and neither of
     which does, are no answer. Raises OutOfTime once ``stop()`` is True before a table is read.
@@ -82,9 +83,11 @@ def _explains_more(one: _Tried, other: _Tried) -> bool:
     return one.open != other.open and one.open & ~other.open == 0
 
 
-def _try(query: TableQuery, table: TableInput, sure: float) -> _Tried:
-    whole, parts = with_wholes(table.table, query.text)
-    sheet = Sheet(replace(table, table=whole), parts)
+def _try(query: TableQuery, table: TableInput | Sheet, sure: float) -> _Tried:
+    sheet = table if isinstance(table, Sheet) else Sheet(table)
+    whole, parts = with_wholes(sheet.table, query.text)
+    if whole is not sheet.table:
+        sheet = Sheet(replace(sheet.given, table=whole), parts)
     read = read_question(query, sheet) if len(sheet) else Unsure("表格没有数据行")
     if isinstance(read, Unsure):
         return _Tried(_declined(read.reason, table.id, read.rows, 0.1 if read.rows else 0.0), query.informative)

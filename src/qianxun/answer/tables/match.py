@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -43,12 +44,19 @@ class Match:
 NO_MATCH: Final = Match(0, 0, 0)
 
 
+@lru_cache(maxsize=4_096)
 def match(name: str, text: str) -> Match:
-    """A name in plain form against a question in plain form, piece by piece: 销售占比 is found in 年度销售占比."""
+    """A name in plain form against a question in plain form, piece by piece: 销售占比 is found in 年度销售占比.
+
+    Cached: one question is read several ways, and the tables that it finds have many headers in common.
+    """
     if not name:
         return NO_MATCH
     if name in text and (whole := places(name, text)):
         return Match(whole, len(name), len(name), True)
+    pairs, apart = _unmatched(name)
+    if pairs.isdisjoint(_pairs(text)):  # almost every name: no piece of two characters is in the question
+        return apart
     mask = matched = at = 0
     rest = ""
     while at < len(name):
@@ -61,6 +69,18 @@ def match(name: str, text: str) -> Match:
             rest += name[at]
             at += 1
     return Match(mask, matched, sum(mark.isalnum() for mark in name) or 1, rest=rest)
+
+
+@lru_cache(maxsize=50_000)
+def _unmatched(name: str) -> tuple[frozenset[str], Match]:
+    """The pairs of characters of a name, and its match with a question that has none of them."""
+    length = sum(mark.isalnum() for mark in name) or 1
+    return _pairs(name), Match(0, 0, length, rest=name)
+
+
+@lru_cache(maxsize=1_000)
+def _pairs(text: str) -> frozenset[str]:
+    return frozenset(map("".join, pairwise(text)))
 
 
 def _longest(name: str, at: int, text: str) -> int:

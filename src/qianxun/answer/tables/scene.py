@@ -86,9 +86,8 @@ def _is_of_thing(column: int, met: Match, text: str, sheet: Sheet) -> bool:
 
 
 def _is_named(met: Match) -> bool:
-    if cue("decisive.any").search(met.rest):
-        return False
-    return (met.matched >= 2 and met.share >= 0.5) or (met.verbatim and met.matched >= 1)
+    is_named = (met.matched >= 2 and met.share >= 0.5) or (met.verbatim and met.matched >= 1)
+    return is_named and not cue("decisive.any").search(met.rest)
 
 
 def _mentions(met: Match) -> list[tuple[int, int]]:

@@ -32,9 +32,10 @@ class CellMention:
 
 
 class Sheet:
-    """One table, read once for a question."""
+    """One table, read once; for any question."""
 
     def __init__(self, given: TableInput, parts: Parts | None = None) -> None:
+        self.given = given
         self.id = given.id
         self.parts = parts or Parts()
         self.table: Table = given.table

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.graph_types import Alias, ChunkFacts, Entity, Evidence, Relation
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import Keys, Scores
 from qianxun.graph.network.aliases import forms_in, main_names, visible_names
 from qianxun.graph.network.columns import DIGEST, FactColumns, FactTables, Names, Numbers, digest_of
@@ -38,6 +39,7 @@ from qianxun.text.chinese import fold
 
 CANDIDATE: Final = "TERM"  # the type of a name that may be a common word: its frequency decides
 FEWEST: Final = 2  # chunks in which such a name must occur
+QUESTIONS: Final = 64  # whose entities are remembered
 _NONE: Final = np.empty(0, dtype=np.int64)
 
 
@@ -215,8 +217,16 @@ class KnowledgeGraph:
         return 1.0 - math.log(max(1, len(self.chunks_by_entity.of(row)))) / everywhere if everywhere else 0.0
 
     def find(self, text: str) -> tuple[Match, ...]:
-        """The entities that a question names, most certain first."""
-        return link_entities(self.names, self.entity_of, text)
+        """The entities that a question names, most certain first; one question is analysed, searched and reworded."""
+        found = self._linked.get(text)
+        if found is None:
+            found = link_entities(self.names, self.entity_of, text)
+            self._linked.put(text, found)
+        return found
+
+    @cached_property
+    def _linked(self) -> LRUCache[str, tuple[Match, ...]]:
+        return LRUCache(QUESTIONS)
 
     # ── relations ────────────────────────────────────────────────────────────────────────────────
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
 
 import numpy as np
 
 from qianxun.bases.base import OpenBase, read
+from qianxun.bases.table_cache import TableCache
 from qianxun.core.types import Chunk, Column, Found
 from qianxun.question.table_query import TableSearchQuery, positions
 from qianxun.rank.calibrate import Curve, clipped
@@ -29,6 +29,7 @@ WORDS_IN: Final = {"title": 0.4, "headers": 0.3, "content": 0.3}
 
 LOOKED_AT: Final = 60  # tables whose structure is read, the best by words and meaning
 _LONGEST_LABEL: Final = 20  # characters of a cell that may be the name of something
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,9 @@ class Names:
     labels: tuple[str, ...]
     type: TableType | None
     kind: str = ""  # as the document's metadata call the type, where it is none of ours
+    content: str = ""  # the text at hand
+    quotable: frozenset[str] = frozenset()  # headers and labels that a question may have in it
+    joined: str = ""  # headers and labels, a line each
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class TableCandidates:
     curve: Curve
     is_calibrated: bool = True
     _fits: dict[int, Structure] = field(default_factory=dict)
+    _scores: dict[tuple[int, bool], float] = field(default_factory=dict)
+    _similarities: dict[int, float | None] = field(default_factory=dict)
 
     def fits(self, key: int) -> Structure:
         if key not in self._fits:
@@ -85,37 +91,51 @@ class TableCandidates:
 
     def score(self, key: int, fits: Structure | None) -> float:
         """Words and meaning beside structure, on the curve of tables; without structure the rest counts."""
+        known = self._scores.get((key, fits is not None))
+        if known is None:
+            known = self._scores[key, fits is not None] = float(self.curve(np.array([self._both(key, fits)]))[0])
+        return known
+
+    def structured_scores(self) -> dict[int, float]:
+        """`score` of every table with its structure, in one step."""
+        both = np.array([self._both(key, self.fits(key)) for key in self.tables])
+        scores = dict(zip(self.tables, self.curve(both).tolist(), strict=True))
+        self._scores.update(((key, True), score) for key, score in scores.items())
+        return scores
+
+    def _both(self, key: int, fits: Structure | None) -> float:
         fused = self.evidence.fused.score(self.tables[key].found.chunk.key)
         if not self.is_calibrated:  # a share of words is no cosine, and would only lower what the threshold is for
             fused = max(fused, self.similarity(key) or 0.0)
-        both = fused if fits is None else (1.0 - self.weight) * fused + self.weight * fits.score
-        return float(self.curve(np.array([both]))[0])
+        return fused if fits is None else (1.0 - self.weight) * fused + self.weight * fits.score
 
     def similarity(self, key: int) -> float | None:
         """Of the nearest of its chunks; None if nothing is known of their meaning."""
-        similarities = (self.evidence.similarity(chunk) for chunk in self.tables[key].chunks)
-        return max((similarity for similarity in similarities if similarity is not None), default=None)
+        if key not in self._similarities:
+            similarities = (self.evidence.similarity(chunk) for chunk in self.tables[key].chunks)
+            known = (similarity for similarity in similarities if similarity is not None)
+            self._similarities[key] = max(known, default=None)
+        return self._similarities[key]
 
     def keyword_match(self, key: int) -> float:
-        table = self.tables[key]
-        return keyword_match(self.questions[0].keywords, table.names, table.found.chunk.text)
+        return _keyword_match(self.questions[0].keywords, self.tables[key].names)
 
 
 async def table_candidates(
     base: OpenBase, evidence: Evidence, questions: Sequence[TableSearchQuery], weight: float
 ) -> TableCandidates:
-    keys = evidence.fused.keys.tolist()
-    table_of = await read(base, tables.of_chunks, keys)
+    keys, cache = evidence.fused.keys.tolist(), base.tables
+    table_of = await stored(base, cache.table_of, tables.of_chunks, keys)
     chunks: dict[int, list[int]] = {}
     for key in keys:
         if key in table_of:
             chunks.setdefault(table_of[key], []).append(key)
     await evidence.first([key for key in keys if key not in table_of])  # notes which of them have been deleted
     first = list(chunks)[:LOOKED_AT]
-    heads = await read(base, tables.heads, first)
+    heads = await stored(base, cache.heads, tables.heads, first)
     best = {found.chunk.key: found for found in await evidence.first([chunks[table][0] for table in first])}
     candidates = {
-        table: TableCandidate(head, found, tuple(chunks[table]), _names(head, found.chunk))
+        table: TableCandidate(head, found, tuple(chunks[table]), _names(cache, head, found.chunk))
         for table in first
         if (head := heads.get(table)) is not None and (found := best.get(chunks[table][0])) is not None
     }
@@ -128,27 +148,46 @@ async def table_candidates(
 # ── fit ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _names(head: TableHead, chunk: Chunk) -> Names:
+async def stored(
+    base: OpenBase, known: dict[int, Value | None], work: Callable[..., Mapping[int, Value]], keys: Sequence[int]
+) -> dict[int, Value]:
+    """What the records have of these keys, read where it is not known."""
+    if missing := [key for key in keys if key not in known]:
+        found = await read(base, work, missing)
+        known.update((key, found.get(key)) for key in missing)
+    return {key: value for key in keys if (value := known.get(key)) is not None}
+
+
+def _names(cache: TableCache, head: TableHead, chunk: Chunk) -> Names:
+    """The same tables are candidates again and again. A document's metadata may be changed without another version."""
     named = chunk.attributes.metadata.get("table_type")
-    return names_of(head.title, head.columns, chunk.text, named if isinstance(named, str) else "")
+    called = named if isinstance(named, str) else ""
+    return cache.made((head.key, chunk.key, called), lambda: names_of(head.title, head.columns, chunk.text, called))
 
 
-@lru_cache(maxsize=4096)
 def names_of(title: str, columns: tuple[Column, ...], text: str, named: str = "") -> Names:
     """``text`` is that of a chunk of the table, whose rows are lines with bars between their cells; ``named`` the type
     that its document's metadata give it.
-
-    Cached, because the same tables are candidates again and again.
     """
-    headers = (part for column in columns for part in (column.path or (column.name,)))
-    cells = (cell.strip() for line in fold(text).split("\n") if "|" in line for cell in line.split("|"))
+    content = fold(text)
+    parts = (part for column in columns for part in (column.path or (column.name,)))
+    headers = tuple(dict.fromkeys(filter(None, (fold(header).strip() for header in parts))))
+    cells = (cell.strip() for line in content.split("\n") if "|" in line for cell in line.split("|"))
+    labels = tuple(dict.fromkeys(cell for cell in cells if 1 < len(cell) <= _LONGEST_LABEL))
     return Names(
         title=fold(title),
-        headers=tuple(dict.fromkeys(filter(None, (fold(header).strip() for header in headers)))),
-        labels=tuple(dict.fromkeys(cell for cell in cells if 1 < len(cell) <= _LONGEST_LABEL)),
+        headers=headers,
+        labels=labels,
         type=type_called(named) or type_of(title, columns),
         kind="" if type_called(named) else fold(named),
+        content=content,
+        quotable=_quotable((*headers, *labels)),
+        joined="\n".join((*headers, *labels)),
     )
+
+
+def _quotable(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in names if len(name) > 1)
 
 
 def structure(question: TableSearchQuery, names: Names, common: float = 0.0) -> Structure:
@@ -159,7 +198,7 @@ def structure(question: TableSearchQuery, names: Names, common: float = 0.0) -> 
     one type it is left out.
     """
     title = title_fit(question, names.title) if names.title else None
-    headers = names_fit(question, (*names.headers, *names.labels)) if names.headers or names.labels else None
+    headers = _names_fit(question, names.quotable, names.joined) if names.headers or names.labels else None
     kind = _type_fit(question, names, common)
     parts = [(weight, fit) for weight, fit in ((TITLE, title), (HEADERS, headers), (TYPE, kind)) if fit is not None]
     total = math.fsum(weight for weight, _ in parts)
@@ -181,8 +220,10 @@ def title_fit(question: TableSearchQuery, title: str) -> float:
     By pairs of characters, because a title is seldom quoted exactly: 铁路运输旅客 is asked for as 铁路旅客.
     """
     of_question = _shared(question.folded, title) & question.significant
+    if not of_question:
+        return 0.0
     of_title = _share(title, question.folded)
-    if not of_question or not of_title:
+    if not of_title:
         return 0.0
     explained = len(of_question) / len(question.significant)
     return 2.0 * of_title * explained / (of_title + explained)
@@ -207,10 +248,12 @@ def names_fit(question: TableSearchQuery, names: Iterable[str]) -> float:
     Words, because a long name is seldom quoted in full.
     """
     names = [name for name in names if name]
-    quoted = [name for name in names if len(name) > 1 and name in question.folded]
-    covered = {at for name in quoted for at in positions(name, question.folded)}
+    return _names_fit(question, _quotable(names), "\n".join(names))
+
+
+def _names_fit(question: TableSearchQuery, quotable: frozenset[str], joined: str) -> float:
+    covered = {at for name in question.quotes(quotable) for at in positions(name, question.folded)}
     characters = len(covered & question.significant) / len(question.significant) if question.significant else 0.0
-    joined = "\n".join(names)
     total = math.fsum(question.words.values())
     matched = math.fsum(weight for word, weight in question.words.items() if occurs_in(word, joined))
     return 0.5 * characters + 0.5 * (matched / total if total > 0.0 else 0.0)
@@ -218,9 +261,13 @@ def names_fit(question: TableSearchQuery, names: Iterable[str]) -> float:
 
 def keyword_match(words: Sequence[str], names: Names, text: str) -> float:
     """The share of the keywords in title (.4), headers (.3) and content (.3), over the parts there are."""
+    return _keyword_match(words, replace(names, content=fold(text)))
+
+
+def _keyword_match(words: Sequence[str], names: Names) -> float:
     if not words:
         return 0.0
-    texts = {"title": names.title, "headers": "\n".join(names.headers), "content": fold(text)}
+    texts = {"title": names.title, "headers": "\n".join(names.headers), "content": names.content}
     parts = {part: WORDS_IN[part] for part, inside in texts.items() if inside}
     shares = {part: sum(occurs_in(word, texts[part]) for word in words) / len(words) for part in parts}
     return math.fsum(parts[part] * shares[part] for part in parts) / math.fsum(parts.values())

@@ -9,23 +9,23 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from qianxun.answer.tables.answer import OutOfTime, answer_from_tables
+from qianxun.answer.tables.sheet import Sheet
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.layered_options import TableEngine
 from qianxun.core.layered_types import (
-    Cited,
     LayeredRecall,
     LayeredResult,
-    TableAnswer,
     TableInput,
     TableShown,
     cited_cells,
 )
 from qianxun.core.options import SearchOptions, check
-from qianxun.core.types import Degraded, Found
+from qianxun.core.types import Degraded, Found, Table
 from qianxun.question.question import read as read_question
 from qianxun.records.tables import TableHead, row_starts, whole
 from qianxun.retrieve.fuse import DEEPEST, DEPTH
@@ -41,8 +41,8 @@ from qianxun.retrieve.layered.search import UNRELATED, LayeredSearch, credit, re
 from qianxun.retrieve.layered.table_fit import (
     LOOKED_AT,
     Structure,
-    TableCandidate,
     TableCandidates,
+    stored,
     table_candidates,
 )
 from qianxun.retrieve.layered.table_rows import RowsShown, rows_shown
@@ -100,7 +100,7 @@ class _Layers:
     async def structure(self, layer: Layer) -> Mapping[int, Admission]:
         """By title, headers and type beside words and meaning."""
         found = await self._candidates()
-        return self._admit_all(layer, found, {key: found.score(key, found.fits(key)) for key in found.tables})
+        return self._admit_all(layer, found, found.structured_scores())
 
     async def semantic(self, layer: Layer) -> Mapping[int, Admission]:
         found = await self._candidates()
@@ -174,26 +174,29 @@ class _Layers:
         return self._first[key].tables[key].found
 
     async def results(self, best: Sequence[tuple[int, Admitted]]) -> list[LayeredResult]:
-        starts = await read(self.state.base, row_starts, [key for key, _ in best])
-        return [await self._result(key, admitted, starts.get(key, [])) for key, admitted in best]
+        keys = [key for key, _ in best]
+        starts = await stored(self.state.base, self.state.base.tables.row_starts, row_starts, keys)
+        shown = {key: await self._shown(key, starts.get(key, [])) for key in keys}
+        tables = await whole_tables(self.state.base, [key for key in keys if shown[key].is_cut])
+        for key, table in tables.items():  # what is shown has parts of their rows
+            shown[key] = replace(shown[key], cells=tuple(table.texts[row] for row in shown[key].numbers))
+        return [self._result(key, admitted, len(starts.get(key, [])), shown[key]) for key, admitted in best]
 
-    async def _result(self, key: int, admitted: Admitted, starts: Sequence[int]) -> LayeredResult:
+    def _result(self, key: int, admitted: Admitted, rows: int, shown: RowsShown) -> LayeredResult:
         found = self._first[key]
         candidate, fits, similarity = found.tables[key], self._fits(found, key), found.similarity(key)
-        shown = await self._shown(key, candidate, starts)
         chunk, head = candidate.found.chunk, candidate.head
         details = found.evidence.details(candidate.found)
         details["similarity"] = None if similarity is None else round(similarity, 4)
         if fits is not None:
-            details["structure"] = {
-                part: None if score is None else round(score, 4) for part, score in asdict(fits).items()
-            }
+            parts = {"score": fits.score, "title": fits.title, "headers": fits.headers, "type": fits.type}
+            details["structure"] = {part: None if score is None else round(score, 4) for part, score in parts.items()}
         table = TableShown(
             id=f"{chunk.doc_id}#{head.position}",
             title=head.title,
             type=candidate.names.kind or candidate.names.type or "",
             columns=head.columns,
-            rows=len(starts),
+            rows=rows,
             shown=shown.numbers,
             source=head.source,
             notes=head.notes,
@@ -202,18 +205,15 @@ class _Layers:
         self.heads[table.id] = head
         return result_of(chunk, admitted, shown.content, {**details, **admitted.details}, table)
 
-    async def _shown(self, key: int, candidate: TableCandidate, starts: Sequence[int]) -> RowsShown:
+    async def _shown(self, key: int, starts: Sequence[int]) -> RowsShown:
+        candidate = self._first[key].tables[key]
         head, groups = candidate.head, [candidate.found.chunk]
         if len(candidate.chunks) > 1 and self._own is not None:
             found = await self._own.evidence.first(candidate.chunks[:GROUPS])
             groups = [one.chunk for one in found] or groups
         questions = [question for one in (self._own, self._first[key]) if one for question in one.questions]
         words = {word: weight for question in questions for word, weight in question.words.items()}
-        shown = rows_shown(groups, starts, words, len(head.columns), head.notes)
-        if not shown.is_cut:
-            return shown
-        table = (await read(self.state.base, whole, [key])).get(key)
-        return shown if table is None else replace(shown, cells=tuple(table.texts[row] for row in shown.numbers))
+        return rows_shown(groups, starts, words, len(head.columns), head.notes)
 
 
 # ── answers ──────────────────────────────────────────────────────────────────────────────────────
@@ -228,25 +228,41 @@ async def _answered(base: OpenBase, layers: _Layers, recall: LayeredRecall, seco
         if result.table is not None
     }
     deadline = time.monotonic() + seconds
+    keys = {id_: layers.heads[id_].key for id_ in contexts}
     try:
         async with asyncio.timeout(seconds):  # the thread itself ends with the table that it is reading
-            answer, cited = await asyncio.to_thread(_answer, base, question, layers.heads, contexts, deadline)
+            known = await whole_tables(base, list(keys.values()))
+            tables = {id_: known[key] for id_, key in keys.items() if key in known}
+            sheets = [
+                base.tables.made(("sheet", keys[id_], id_, contexts[id_]), partial(_sheet, id_, table, contexts[id_]))
+                for id_, table in tables.items()
+            ]
+            stop = partial(_is_past, deadline)
+            answer = await asyncio.to_thread(answer_from_tables, question, sheets, stop=stop)
     except (TimeoutError, OutOfTime):
         reason = f"{seconds:g} 秒内没有读完这些表格，没有给出精确的答案；用 @文档名 只问其中一份"
     except Exception as error:  # any table may bring one about; the tables themselves are found
         log.exception("no answer from tables")
         reason = f"没能从表格里得出答案：{type(error).__name__}: {error}"
     else:
-        return replace(recall, answer=answer, cited=cited, cells_total=len(answer.cells))
+        return replace(recall, answer=answer, cited=cited_cells(answer, tables), cells_total=len(answer.cells))
     return replace(recall, degraded=(*recall.degraded, Degraded("answer", reason)))
 
 
-def _answer(
-    base: OpenBase, question: str, heads: Mapping[str, TableHead], contexts: Mapping[str, str], deadline: float
-) -> tuple[TableAnswer, tuple[Cited, ...]]:
-    with base.records.reading() as tx:
-        by_key = whole(tx, base.id, [heads[id_].key for id_ in contexts])
-    tables = {id_: by_key[heads[id_].key] for id_ in contexts if heads[id_].key in by_key}
-    sources = [TableInput(id_, table, contexts[id_]) for id_, table in tables.items()]
-    answer = answer_from_tables(question, sources, stop=lambda: time.monotonic() > deadline)
-    return answer, cited_cells(answer, tables)
+async def whole_tables(base: OpenBase, keys: Sequence[int]) -> dict[int, Table]:
+    """These tables with their cells; each is read once while the base does not change."""
+    cache = base.tables.whole
+    found = {key: cache.get(key) for key in keys}
+    if missing := [key for key, table in found.items() if table is None]:
+        for key, table in (await read(base, whole, missing)).items():
+            cache.put(key, table)
+            found[key] = table
+    return {key: table for key, table in found.items() if table is not None}
+
+
+def _sheet(id_: str, table: Table, context: str) -> Sheet:
+    return Sheet(TableInput(id_, table, context))
+
+
+def _is_past(deadline: float) -> bool:
+    return time.monotonic() > deadline
