@@ -13,8 +13,10 @@ import pytest
 from starlette.requests import Request
 
 from qianxun.core.errors import Overloaded
+from qianxun.core.system.fair_slots import FairSlots
 from qianxun.core.types import Vector
 from qianxun.doors.http.concurrency import (
+    FINISHED_PER_REFUSAL,
     REFUSED_AT_ONCE,
     ClientDisconnected,
     ConcurrencyLimit,
@@ -289,8 +291,59 @@ def test_many_refusals_wait_for_requests_to_be_finished() -> None:
             await leaving
         queue.go_on()
         await first
+        for _ in range(FINISHED_PER_REFUSAL - 1):
+            assert not patient.done()
+            async with queue.limit.slot(Caller().request):
+                pass
         with pytest.raises(Overloaded):
             await patient
+
+    run(story)
+
+
+def test_where_clients_leave_nobody_waits_longer_than_they_did() -> None:
+    """Neither in the queue nor to be refused; and all that is forgotten when nobody has left for a while."""
+
+    async def story() -> None:
+        queue = Queue()
+        for _ in range(40):
+            async with queue.limit.slot(Caller().request):
+                queue.now += 1.0  # seconds that a request takes
+        tasks, impatient = [await queue.ask("甲"), await queue.ask("乙")], Caller()
+        leaving = await queue.ask("丙", impatient)
+        queue.now += 2.0
+        impatient.has_left.set()
+        with pytest.raises(ClientDisconnected):
+            await leaving
+        tasks.append(await queue.ask("丁"))
+        with pytest.raises(Overloaded):  # two of a second before it, and clients left after two seconds
+            await (await queue.ask("戊"))
+        queue.now += 60.0
+        tasks.append(await queue.ask("己"))
+        queue.go_on()
+        await asyncio.gather(*tasks)
+        assert "".join(queue.served) == "甲乙丁己"
+
+    run(story)
+
+
+def test_a_slot_that_is_given_to_a_client_just_leaving_goes_to_the_next() -> None:
+    """It has been cancelled, and has not run since: the queue behind it was lost."""
+
+    async def story() -> None:
+        slots, served = FairSlots(1), list[str]()
+
+        async def work(name: str) -> None:
+            async with slots.slot():
+                served.append(name)
+                await asyncio.sleep(0)
+
+        first, leaving, last = (asyncio.create_task(work(name)) for name in "甲乙丙")
+        await asyncio.sleep(0)
+        leaving.cancel()  # in the moment in which the first one is done
+        await asyncio.wait((first, leaving, last), timeout=60)
+        assert served == ["甲", "丙"]
+        assert (slots.running, slots.waiting) == (0, 0)
 
     run(story)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 
 class FairSlots:
@@ -75,16 +75,20 @@ class FairSlots:
             del self._running[owner]
         while (following := self._next()) is not None:
             turns = self._waiting.pop(following)
-            (turns.pop() if self._is_newest_first() else turns.popleft()).set_result(None)
+            turn = turns.pop() if self._is_newest_first() else turns.popleft()
             if turns:
                 self._waiting[following] = turns  # behind the others
-            self._running[following] += 1
+            if not turn.cancelled():  # whoever waited for it may have been, and not have run since
+                turn.set_result(None)
+                self._running[following] += 1
 
     def _next(self) -> str | None:
         free = self._limit - self.running
         return next((owner for owner in self._waiting if free + (owner not in self._running) > 0), None)
 
     def _forget(self, owner: str, turn: asyncio.Future[None]) -> None:
-        self._waiting[owner].remove(turn)
-        if not self._waiting[owner]:
-            del self._waiting[owner]
+        turns = self._waiting.get(owner, deque())
+        with suppress(ValueError):  # it was passed over
+            turns.remove(turn)
+        if not turns:
+            self._waiting.pop(owner, None)

@@ -16,10 +16,13 @@ from qianxun.core.errors import Overloaded
 from qianxun.core.system.fair_slots import FairSlots
 
 WATCH_AFTER: Final = 0.05  # seconds: most searches are done by then and need no watcher task
-IMPATIENT_SECONDS: Final = 5.0  # after a client has left the queue others are expected to
+IMPATIENT_SECONDS: Final = 5.0  # after a client has left others are expected to, when they have waited as long
+LEAST_PATIENCE: Final = 1.0  # seconds; who leaves sooner had other reasons than the wait
+WORTH_WAITING: Final = 0.7  # of that time: clients are not all alike
 SMOOTHING: Final = 0.1  # what the last one counts in a moving average
-REFUSED_AT_ONCE: Final = 16  # beyond as many as were finished; those after them wait, at most for …
-REFUSAL_SECONDS: Final = 5.0
+REFUSED_AT_ONCE: Final = 16  # those after them wait until so many requests are finished …
+FINISHED_PER_REFUSAL: Final = 4
+REFUSAL_SECONDS: Final = 5.0  # … but at most for this long, nor until they leave
 
 Clock = Callable[[], float]
 
@@ -32,9 +35,11 @@ class ConcurrencyLimit:
     """``limit`` slots, then a queue of at most ``max_waiting``, both fair between tenants; then Overloaded.
 
     Made for more clients than can be answered, some of whom leave: as many answers as ever come of it, since little is
-    spent on the others. Whoever comes when the queue is full, or so long that its time would be over, is refused; more
-    often than requests are finished only after a pause, since many ask again at once. While clients leave the queue the
-    last to come is served first: those before it are about to leave, too (Maurer 2015, Fail at Scale: adaptive LIFO).
+    spent on the others. Whoever comes when the queue is full, or so long that its time would be over, is refused; where
+    many are, only after a pause, at a fraction of the pace at which requests are finished, since many ask again at
+    once. Where clients leave, so does whatever would take longer than they wait: to see one go costs more than to
+    refuse it. While they leave the queue the last to come is served first: those before it are about to leave, too
+    (Maurer 2015, Fail at Scale: adaptive LIFO).
     """
 
     def __init__(self, limit: int, max_waiting: int, seconds: float | None, clock: Clock = time.monotonic) -> None:
@@ -44,10 +49,12 @@ class ConcurrencyLimit:
         self._limit = limit
         self._max_waiting = max_waiting
         self._clock = clock
-        self._slots = FairSlots(limit, lambda: clock() < self._impatient_until)
-        self._impatient_until = -math.inf
+        self._slots = FairSlots(limit, lambda: clock() < self._left_queue_at + IMPATIENT_SECONDS)
+        self._patience = math.inf  # seconds after which clients have left …
+        self._left_at = self._left_queue_at = -math.inf  # … the last of them, the last from the queue
         self._slot_seconds = 0.0  # a moving average of how long a slot is taken
         self._free_refusals = REFUSED_AT_ONCE
+        self._finished_since = 0  # the last refusal that had to wait, or was made free again
         self._refusing: deque[asyncio.Event] = deque()  # the pauses of those who wait to be refused
 
     @property
@@ -68,15 +75,26 @@ class ConcurrencyLimit:
 
         Raises ClientDisconnected, and cancels the block, if the client leaves.
         """
-        tenant, has_begun = await self._admitted(request), False
+        tenant, has_begun, came = await self._admitted(request), False, self._clock()
         try:
             async with cancelled_with_client(request, self.seconds), self._timed_slot(tenant):
                 has_begun = True
                 yield
         except ClientDisconnected:
             if not has_begun:
-                self._impatient_until = self._clock() + IMPATIENT_SECONDS
+                self._left_queue_at = self._clock()
+                self._note_departure(came)
             raise
+
+    def _note_departure(self, came: float) -> None:
+        """A client that came then has left without an answer."""
+        self._patience = min(self._current_patience(), max(self._clock() - came, LEAST_PATIENCE))
+        self._left_at = self._clock()
+
+    def _current_patience(self) -> float:
+        """Seconds that clients wait, as far as the last ones tell; more and more after nobody has left for a while."""
+        since = (self._clock() - self._left_at) / IMPATIENT_SECONDS
+        return self._patience if self._patience == math.inf else self._patience * max(1.0, since)
 
     @asynccontextmanager
     async def slot_without_client(self, request: Request) -> AsyncIterator[Callable[[], None]]:
@@ -110,29 +128,38 @@ class ConcurrencyLimit:
         return self.running + self.waiting >= self._limit + self._max_waiting
 
     def _is_hopeless(self) -> bool:
-        """Whether the queue will take longer than a request may, as far as the last ones tell."""
-        return self.seconds is not None and self.waiting * self._slot_seconds / self._limit > self.seconds
+        """Whether the queue will take longer than a request may or a client waits, as far as the last ones tell."""
+        longest = min(self.seconds or math.inf, WORTH_WAITING * self._current_patience())
+        return self.waiting * self._slot_seconds / self._limit > longest
 
     def _finished(self, seconds: float) -> None:
-        """A slot was taken for so long: a refusal may follow."""
+        """A slot was taken for so long: after some of them a refusal may follow."""
         self._slot_seconds += SMOOTHING * (seconds - self._slot_seconds)
+        self._finished_since += 1
+        if self._finished_since < FINISHED_PER_REFUSAL:
+            return
+        self._finished_since = 0
         if self._refusing:
             self._refusing.popleft().set()
         else:
             self._free_refusals = min(self._free_refusals + 1, REFUSED_AT_ONCE)
 
     async def _pace_refusals(self, request: Request) -> None:
-        """A few refusals are free; then one waits until a request is finished, but not for long."""
+        """A few refusals are free; then one waits until requests are finished, but not for long."""
         if self._free_refusals:
             self._free_refusals -= 1
             return
-        pause = asyncio.Event()
+        pause, came = asyncio.Event(), self._clock()
+        longest = min(REFUSAL_SECONDS, WORTH_WAITING * self._current_patience())
         self._refusing.append(pause)
         try:
-            async with cancelled_with_client(request, None), asyncio.timeout(REFUSAL_SECONDS):
+            async with cancelled_with_client(request, None), asyncio.timeout(longest):
                 await pause.wait()
         except TimeoutError:
             pass
+        except ClientDisconnected:
+            self._note_departure(came)
+            raise
         finally:
             with suppress(ValueError):  # it was its turn
                 self._refusing.remove(pause)
