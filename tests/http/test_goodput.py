@@ -52,7 +52,7 @@ class Clients:
     """So many, each of whom waits for ``patience`` seconds (0: for ever)."""
 
     def __init__(self, loop: SimulatedLoop, limit: ConcurrencyLimit, patience: float) -> None:
-        self.loop, self.limit, self.patience = loop, limit, patience
+        self.loop, self.limit, self.waits = loop, limit, patience
         self.outcomes: Counter[str] = Counter()
         self._chance = random.Random(2)
 
@@ -66,8 +66,8 @@ class Clients:
     async def _ask(self) -> str:
         has_left = asyncio.Event()
         leaving = None
-        if self.patience:
-            leaving = self.loop.call_later(self.patience * self._chance.uniform(0.8, 1.2), has_left.set)
+        if self.waits:
+            leaving = self.loop.call_later(self.waits * self._chance.uniform(0.8, 1.2), has_left.set)
         try:
             return await self._served(has_left)
         finally:

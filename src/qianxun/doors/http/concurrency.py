@@ -17,7 +17,7 @@ from qianxun.core.system.fair_slots import FairSlots
 
 WATCH_AFTER: Final = 0.05  # seconds: most searches are done by then and need no watcher task
 IMPATIENT_SECONDS: Final = 5.0  # after a client has left others are expected to, when they have waited as long
-LEAST_PATIENCE: Final = 1.0  # seconds; who leaves sooner had other reasons than the wait
+LEAST_WAIT: Final = 1.0  # seconds; who leaves sooner had other reasons than the wait
 WORTH_WAITING: Final = 0.7  # of that time: clients are not all alike
 SMOOTHING: Final = 0.1  # what the last one counts in a moving average
 REFUSED_AT_ONCE: Final = 16  # those after them wait until so many requests are finished …
@@ -50,7 +50,7 @@ class ConcurrencyLimit:
         self._max_waiting = max_waiting
         self._clock = clock
         self._slots = FairSlots(limit, lambda: clock() < self._left_queue_at + IMPATIENT_SECONDS)
-        self._patience = math.inf  # seconds after which clients have left …
+        self._longest_wait = math.inf  # seconds after which clients have left …
         self._left_at = self._left_queue_at = -math.inf  # … the last of them, the last from the queue
         self._slot_seconds = 0.0  # a moving average of how long a slot is taken
         self._free_refusals = REFUSED_AT_ONCE
@@ -88,13 +88,13 @@ class ConcurrencyLimit:
 
     def _note_departure(self, came: float) -> None:
         """A client that came then has left without an answer."""
-        self._patience = min(self._current_patience(), max(self._clock() - came, LEAST_PATIENCE))
+        self._longest_wait = min(self._accepted_wait(), max(self._clock() - came, LEAST_WAIT))
         self._left_at = self._clock()
 
-    def _current_patience(self) -> float:
+    def _accepted_wait(self) -> float:
         """Seconds that clients wait, as far as the last ones tell; more and more after nobody has left for a while."""
         since = (self._clock() - self._left_at) / IMPATIENT_SECONDS
-        return self._patience if self._patience == math.inf else self._patience * max(1.0, since)
+        return self._longest_wait if self._longest_wait == math.inf else self._longest_wait * max(1.0, since)
 
     @asynccontextmanager
     async def slot_without_client(self, request: Request) -> AsyncIterator[Callable[[], None]]:
@@ -129,7 +129,7 @@ class ConcurrencyLimit:
 
     def _is_hopeless(self) -> bool:
         """Whether the queue will take longer than a request may or a client waits, as far as the last ones tell."""
-        longest = min(self.seconds or math.inf, WORTH_WAITING * self._current_patience())
+        longest = min(self.seconds or math.inf, WORTH_WAITING * self._accepted_wait())
         return self.waiting * self._slot_seconds / self._limit > longest
 
     def _finished(self, seconds: float) -> None:
@@ -150,7 +150,7 @@ class ConcurrencyLimit:
             self._free_refusals -= 1
             return
         pause, came = asyncio.Event(), self._clock()
-        longest = min(REFUSAL_SECONDS, WORTH_WAITING * self._current_patience())
+        longest = min(REFUSAL_SECONDS, WORTH_WAITING * self._accepted_wait())
         self._refusing.append(pause)
         try:
             async with cancelled_with_client(request, None), asyncio.timeout(longest):
