@@ -62,7 +62,7 @@ def assemble(
 
 def _stated(tie: RequestedRelation, found: Sequence[Found]) -> StatedTie:
     """Where the documents of what was found state a tie."""
-    chunks = {result.chunk.key: result.chunk for result in found}
+    chunks = {result.chunk.key: result.chunk for result in found if not result.chunk.is_edited}
     stating = [(chunks[place.chunk], place) for place in tie.evidence if place.chunk in chunks]
     starts = [chunk.end - len(chunk.text) for chunk, _ in stating]  # where the text would begin, had it no lead
     spans = zip(stating, starts, strict=True)
@@ -73,7 +73,8 @@ def passage(found: Found, number: int = 0) -> Passage:
     """One result as a passage. Where its text begins with a table's repeated header, ``metadata["lead"]`` is how many
     characters of it stand before what is at ``start``–``end`` of the document."""
     chunk = found.chunk
-    lead = len(chunk.text) - (chunk.end - chunk.start)
+    start, end = (0, 0) if chunk.is_edited else (chunk.start, chunk.end)  # an edited text is not in the document
+    lead = len(chunk.text) - (end - start) if end else 0
     about: dict[str, Any] = {
         "source": chunk.doc_name or chunk.doc_id,
         "chunk_id": chunk.chunk_id,
@@ -84,9 +85,9 @@ def passage(found: Found, number: int = 0) -> Passage:
         "document": {name: list(v) if isinstance(v, tuple) else v for name, v in chunk.attributes.metadata.items()},
         **({"lead": lead} if lead > 0 else {}),
     }
-    return Passage(
-        number, chunk.doc_id, chunk.doc_name, chunk.chunk_id, chunk.text, chunk.start, chunk.end, found.score, about
-    )
+    original = chunk.corrected.original if chunk.corrected is not None else None
+    place = (chunk.doc_id, chunk.doc_name, chunk.chunk_id)
+    return Passage(number, *place, chunk.text, start, end, found.score, about, original)
 
 
 def _cost(one: Passage) -> int:

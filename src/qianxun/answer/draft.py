@@ -45,6 +45,7 @@ def source_of(passage: Passage, number: int) -> Source:
         passage.end,
         passage.score,
         passage.metadata,
+        passage.original,
     )
 
 

@@ -13,6 +13,7 @@ from qianxun.bases.in_force import NOTHING_KNOWN, InForce
 from qianxun.bases.known_terms import KnownTerms
 from qianxun.bases.lease import LeaseKeeper
 from qianxun.bases.table_cache import TableCache
+from qianxun.core.governance.corrections import QuestionRule
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, RetrieverArm, nothing
 from qianxun.core.system.fair_slots import FairSlots
@@ -119,6 +120,8 @@ class OpenBase:
     tables: TableCache = field(default_factory=TableCache)  # stored tables, as read at one state of the records
     periods: InForce = NOTHING_KNOWN  # when documents are in force, as read at the state ``periods_at``
     periods_at: tuple[int, int] | None = None
+    rules: tuple[QuestionRule, ...] = ()  # for questions, as read at the state ``rules_at`` under that model
+    rules_at: tuple[int, str] | None = None
     reader: GraphReader = field(default_factory=GraphReader)  # how far a model has read the base for its graph
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Sequence[RetrieverArm] | None = None  # None: the standard ones

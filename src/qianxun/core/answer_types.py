@@ -29,7 +29,7 @@ class Passage:
     """A piece of evidence as a question sees it. ``number`` is its mark: [1], [2] …
 
     ``start`` and ``end`` are where ``text`` stands in the document's text of record; both 0 where it stands nowhere
-    (a table or picture that came with the question).
+    (a table or picture that came with the question, a chunk that people edited).
     """
 
     number: int
@@ -41,6 +41,7 @@ class Passage:
     end: int = 0
     score: float = 0.0
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    original: str | None = None  # what the document says, where people edited the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ class AnswerContext:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a mark points at: ``text`` stands at ``start``–``end`` of the document's text of record."""
+    """What a mark points at: ``text`` stands at ``start``–``end`` of the document's text of record; both are 0 where it
+    stands nowhere, as in a chunk that people edited."""
 
     number: int
     doc_id: str
@@ -79,6 +81,11 @@ class Source:
     end: int
     score: float
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    original: str | None = None  # what the document says, where people edited the text
+
+    @property
+    def is_edited(self) -> bool:
+        return self.original is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from qianxun.core.errors import BadInput
 from qianxun.core.filters import ChunkKind, Metadata
+from qianxun.core.governance.corrections import Corrected
 
 Made = TypeVar("Made")
 CellValue: TypeAlias = str | int | float | bool | None
@@ -153,6 +154,7 @@ class Piece:
     headings: tuple[str, ...] = ()
     page: int | None = None
     table: int | None = None  # position in Text.tables
+    corrected: Corrected | None = None  # by people; the body of one that was edited is not at its span
 
     @property
     def text(self) -> str:

@@ -9,7 +9,18 @@ from typing import Any, Literal, TypeAlias
 from qianxun.core.types import ArmScore, Chunk, Degraded, Filter, Recall, Tier
 
 Step: TypeAlias = Literal[
-    "returned", "records", "index", "validity", "filter", "recall", "fuse", "threshold", "tier", "rerank", "top_k"
+    "returned",
+    "records",
+    "index",
+    "validity",
+    "filter",
+    "rule",
+    "recall",
+    "fuse",
+    "threshold",
+    "tier",
+    "rerank",
+    "top_k",
 ]
 
 
@@ -64,6 +75,7 @@ class Explanation:
     changes: Mapping[str, Any] = field(default_factory=dict)
     degraded: tuple[Degraded, ...] = ()
     chunk: Chunk | None = None
+    rule: int = 0  # the rule of people for this question that put it first, or keeps it out
 
     @property
     def is_returned(self) -> bool:

@@ -48,6 +48,8 @@ from qianxun.core.filters import Spelled as Spelled
 from qianxun.core.filters import all_of as all_of
 from qianxun.core.filters import matches as matches
 from qianxun.core.filters import same_scalar as same_scalar
+from qianxun.core.governance.corrections import Corrected as Corrected
+from qianxun.core.governance.corrections import CorrectionOutcome as CorrectionOutcome
 from qianxun.core.governance.validity import NO_VALIDITY, AsOf, Validity
 from qianxun.core.options import BM25 as BM25
 from qianxun.core.options import Bm25 as Bm25
@@ -79,6 +81,12 @@ class Chunk:
     page: int | None
     generation: int
     attributes: Attributes
+    corrected: Corrected | None = None  # by people; None: it is as the document has it
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether people rewrote its text, which is then not at ``start`` of the document."""
+        return self.corrected is not None and self.corrected.original is not None
 
     @property
     def page_content(self) -> str:
@@ -214,6 +222,7 @@ class Found:
     rerank: float | None = None  # what the reranker said
     highlights: tuple[str, ...] = ()
     outdated: str = ""  # why its document is not in force today, where it is not
+    pinned: int = 0  # the rule by which people put it first for this question; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +372,9 @@ class Prepared:
     model: str = ""
     questions: tuple[Question, ...] = ()
     question_vectors: Vectors | None = None  # one row per question; None without a model or without questions
+    corrections: int = 0  # the newest change of the document's corrections that the pieces have in them
+    outcomes: tuple[CorrectionOutcome, ...] = ()  # what became of these corrections
+    hidden_rows: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # of tables, by their position
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,9 +90,10 @@ def reason_texts(why: Explanation) -> tuple[str, str]:
     """What became of a chunk."""
     alike = "" if why.similarity is None else f", similarity {why.similarity:.2f}"
     english = {
-        "returned": f"returned, place {why.rank}",
+        "returned": f"returned, place {why.rank}" + (f", put first by rule {why.rule}" if why.rule else ""),
         "records": f"not of record: {why.status}　{why.reason}",
         "index": "of record, but not in the index",
+        "rule": f"kept out of this question by rule {why.rule}",
         "validity": f"not in force on that day　{why.reason}",
         "filter": f"kept out by the filter　{why.reason}",
         "recall": "not among the candidates of any arm",

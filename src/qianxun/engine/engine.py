@@ -40,6 +40,7 @@ from qianxun.engine.embedding_models import Embeddings
 from qianxun.engine.facades import Admin, Contents, Logs, Searches
 from qianxun.engine.folder_lock import owned
 from qianxun.engine.governance.facade import Governance
+from qianxun.engine.governance.proposals import propose_rules
 from qianxun.engine.model_catalog import BaseModels, ModelCatalog, chosen_for
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
@@ -588,7 +589,7 @@ class Engine:
     @property
     def logs(self) -> Logs:
         """The log of searches and questions."""
-        return Logs(self.records, self.journal, self.tenant)
+        return Logs(self.records, self.journal, self.tenant, lambda entry: propose_rules(self, entry))
 
     @property
     def governance(self) -> Governance:

@@ -209,6 +209,7 @@ class Logs:
     records: Records
     journal: Journal
     tenant: str
+    propose: Callable[[LogEntry], Awaitable[object]]  # what a rating suggests
 
     async def list(self, *, limit: int = 50, before: int | None = None, **chosen: Unpack[LogChoices]) -> list[LogEntry]:
         """The newest first; ``chosen`` are fields of `LogFilter`. ``before`` is the id at which the last page ended."""
@@ -236,9 +237,12 @@ class Logs:
         return await self.records.read(lambda tx: logs.get(tx, log_id, tenant=self.tenant))
 
     async def rate(self, log_id: int, feedback: Feedback) -> LogEntry:
-        """Stores a person's feedback on an answer, in place of the earlier one. Raises NotFound."""
+        """Stores a person's feedback on an answer, in place of the earlier one; of the chunks that it names rules
+        for the question are proposed. Raises NotFound."""
         await self.journal.flush()
-        return await self.records.write(lambda tx: logs.rate(tx, log_id, feedback, tenant=self.tenant))
+        entry = await self.records.write(lambda tx: logs.rate(tx, log_id, feedback, tenant=self.tenant))
+        await self.propose(entry)
+        return entry
 
 
 @dataclass(frozen=True, slots=True)

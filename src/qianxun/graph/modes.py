@@ -41,6 +41,7 @@ from qianxun.records import chunks
 from qianxun.retrieve.layered.search import UNRELATED as UNRELATED_SCORE
 from qianxun.retrieve.layered.search import UNRELATED_BY_WORDS
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
+from qianxun.retrieve.question_rules import NO_RULES, PINNED, PINNED_SCORE, MatchedRules, matched_rules
 from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, highlights, rerank, with_highlights
 from qianxun.retrieve.run import current_generation, newest_only, recall
 from qianxun.retrieve.timings import Steps
@@ -143,6 +144,7 @@ class ModeSearch:
     failed: RecallFailed | None = None  # why the base's own search did not answer
     surroundings: Surroundings | None = None
     generation: str = ""
+    rules: MatchedRules = NO_RULES  # that people made for this question
 
     async def recalled(self, mode: Mode = "hybrid") -> Recall | None:
         """The results of the base's own search, as deep as it goes; None, reported as degraded, if no arm answers."""
@@ -251,8 +253,9 @@ class ModeSearch:
         if self.failed is not None and graph is None:
             raise self.failed
         found = () if recalled is None else recalled.results
-        results = Results(self.base, self.plan, self.options.top_k, found, from_graph)
+        results = Results(self.base, self.plan, self.options.top_k, found, from_graph, self.rules)
         with self.steps.timed("join"):
+            await results.add_pinned()
             await results.add(ranking)
             results.found = newest_only(results.found)
             await results.add(_ranking(recalled))
@@ -266,9 +269,10 @@ async def _begin(base: OpenBase, query: str, options: SearchOptions) -> ModeSear
     with base.serving.borrow() as serving:
         generation = str(await current_generation(base, serving))
         plan = await plan_query(base, query, options, rewritings=())
+        rules, unruled = await matched_rules(base, serving, plan.rules, plan.queries[0].text)
     own = base.terms.own(base.about.config)
     question = read_question(plan.queries[0].text).for_graph(base.analyser, own)
-    return ModeSearch(base, query, plan, question, options, generation=generation)
+    return ModeSearch(base, query, plan, question, options, degraded=unruled, generation=generation, rules=rules)
 
 
 def _ranking(recalled: Recall | None) -> Ranking:
@@ -337,9 +341,15 @@ class Results:
     """The results of one mode: keys joined with the records, at most ``top_k``, each chunk once."""
 
     def __init__(
-        self, base: OpenBase, plan: QueryPlan, top_k: int, recalled: Sequence[Found], from_graph: Ranking
+        self,
+        base: OpenBase,
+        plan: QueryPlan,
+        top_k: int,
+        recalled: Sequence[Found],
+        from_graph: Ranking,
+        rules: MatchedRules = NO_RULES,
     ) -> None:
-        self._base, self._plan, self._top_k = base, plan, top_k
+        self._base, self._plan, self._top_k, self._rules = base, plan, top_k, rules
         self._recalled = {result.chunk.key: result for result in recalled}
         self._from_graph = {hit.key: (rank, hit.score) for rank, hit in enumerate(from_graph.hits, 1)}
         self._added: set[int] = set()
@@ -348,6 +358,11 @@ class Results:
     @property
     def missing(self) -> int:
         return self._top_k - len(self.found)
+
+    async def add_pinned(self) -> None:
+        """What people put first for this question, in the order of their rules."""
+        keys = np.array(list(self._rules.pinned), dtype=np.int64)
+        await self.add(Ranking(keys, np.full(len(keys), PINNED_SCORE)))
 
     async def add(self, ranking: Ranking) -> None:
         """Appends results in this order; none scores better than those before it."""
@@ -371,6 +386,7 @@ class Results:
 
     async def _chunks(self, keys: Sequence[int]) -> Mapping[int, Chunk]:
         """Those that exist and pass the filter."""
+        keys = [key for key in keys if key not in self._rules.excluded]
         allowed = {key: self._recalled[key].chunk for key in keys if key in self._recalled}
         unread = [key for key in keys if key not in allowed]
         where = self._plan.queries[0].where
@@ -383,12 +399,14 @@ class Results:
         recalled = self._recalled.get(chunk.key)
         rank, own = self._from_graph.get(chunk.key, (0, 0.0))
         arms = {"graph": ArmScore(rank, own, own)} if rank else {}
+        pinned = self._rules.pinned.get(chunk.key, 0)
         if recalled is not None:
             source = "hybrid" if rank else recalled.source
             shown = with_highlights(recalled)
-            return replace(shown, score=score, source=source, arms={**recalled.arms, **arms})
+            return replace(shown, score=score, source=source, arms={**recalled.arms, **arms}, pinned=pinned)
         words = tuple(dict.fromkeys(word for query in self._plan.own for word in query.terms.words))
         folded = fold(chunk.text)
         matched = matched_under(folded, chunk.headings, words)
-        shown = highlights(chunk.text, matched_in(folded, matched), folded=folded)
-        return Found(chunk, score, "graph" if rank else FILL, arms, matched=matched, fused=score, highlights=shown)
+        excerpts = highlights(chunk.text, matched_in(folded, matched), folded=folded)
+        source = "graph" if rank else PINNED if pinned else FILL
+        return Found(chunk, score, source, arms, matched=matched, fused=score, highlights=excerpts, pinned=pinned)

@@ -544,6 +544,7 @@ def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Seq
             piece.text,
             None if vectors is None else vectors[at],
             attributes[piece.kind],
+            keywords=piece.corrected.keywords if piece.corrected is not None else (),
             headings=piece.headings,
         )
         for at, (key, piece) in enumerate(zip(accepted.chunk_keys, prepared.pieces, strict=True))

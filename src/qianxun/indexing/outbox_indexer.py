@@ -374,7 +374,7 @@ def _content_entry(base: OpenBase, piece: Material) -> IndexEntry:
 
 
 def searched_text(piece: Material) -> str:
-    """A chunk's text below its headings, followed by its questions that are not part of the text.
+    """A chunk's text below its headings, followed by keywords and questions that are not part of the text.
 
     Expansion by questions as in Nogueira et al. 2019 (doc2query), bounded, so that a chunk with very many does not
     become a long text in which no word weighs much.
@@ -383,7 +383,8 @@ def searched_text(piece: Material) -> str:
     for question in dict.fromkeys(piece.questions):
         if question not in piece.text and sum(map(len, added)) + len(question) <= ADDED_CHARACTERS:
             added.append(question)
-    return "\n".join((under_headings(piece.text, piece.headings), *added))
+    words = [word for word in piece.keywords if word not in piece.text]
+    return "\n".join((under_headings(piece.text, piece.headings), *words, *added))
 
 
 def _question_entry(piece: Material) -> IndexEntry:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import ModelError, NotFound
+from qianxun.core.governance.corrections import Correction
 from qianxun.core.ports import ChatModel, EmbeddingModel, nothing
 from qianxun.core.types import Document, Piece, Prepared, QAPair, Question, Text, Vectors
 from qianxun.core.vectors import embed
 from qianxun.ingest.boundaries import semantic_cuts
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.ingest.corrections import CorrectedPieces, correct
 from qianxun.ingest.questions import attach, make_questions
 from qianxun.records import pairs
+from qianxun.records.governance import corrections
 from qianxun.text.headings import read_under_headings
 
 log = logging.getLogger(__name__)
@@ -23,6 +27,8 @@ Progress: TypeAlias = Callable[[int], None]
 Warn: TypeAlias = Callable[[str], None]
 MakeQuestions: TypeAlias = Callable[[Sequence[Piece]], tuple[str, Sequence[tuple[QAPair, ...]]]]
 """Pieces → (the model that made the questions, the questions of each piece)."""
+Known: TypeAlias = Mapping[str, tuple[int, Sequence[Correction]]]
+"""Document → the newest change of its corrections, and those that are active."""
 
 
 def prepare_for(
@@ -35,12 +41,15 @@ def prepare_for(
 ) -> list[Prepared]:
     """`prepare` as a base is configured. ``warn`` is called with why questions could not be made."""
     questions = question_maker(base, warn) if documents else None
+    with base.records.reading() as tx:
+        known = corrections.of_documents(tx, base.id, [document.id for document in documents])
     return prepare(
         documents,
         base.splitter,
         base.model,
         by_meaning=base.by_meaning,
         questions=questions,
+        corrected=known,
         on_cut=on_cut,
         on_embedded=on_embedded,
     )
@@ -53,25 +62,33 @@ def prepare(
     *,
     by_meaning: bool = False,
     questions: MakeQuestions | None = None,
+    corrected: Known | None = None,
     on_cut: Progress = nothing,
     on_embedded: Progress = nothing,
 ) -> list[Prepared]:
-    """One `Prepared` per document, in order; all their chunks and questions are embedded together, in slices."""
+    """One `Prepared` per document, in order; all their chunks and questions are embedded together, in slices.
+
+    ``corrected`` are the corrections of documents, by id, each with the newest change of them.
+    """
     cut = [_cut(document, splitter, model if by_meaning else None) for document in documents]
     attached = [
         attach(document.pairs, pieces) if document.pairs else (pieces, ())
         for document, pieces in zip(documents, cut, strict=True)
     ]
+    marks = [_corrected(document, *own, corrected or {}) for document, own in zip(documents, attached, strict=True)]
+    attached = [(mark.pieces, mark.questions) for mark in marks]
     if questions is not None:
         made = _made([pieces for pieces, _ in attached], questions)
         attached = [(pieces, own + more) for (pieces, own), more in zip(attached, made, strict=True)]
     if model is None:
-        return [Prepared(pieces, None, questions=own) for pieces, own in attached]
+        ready = [Prepared(pieces, None, questions=own) for pieces, own in attached]
+        return _with_outcomes(ready, documents, marks, corrected or {})
     texts = [read_under_headings(piece.text, piece.headings) for pieces, _ in attached for piece in pieces]
     chunk_count = len(texts)
     texts.extend(question.pair.question for _, own in attached for question in own)
     on_cut(len(texts))
-    return _with_vectors(attached, embed(texts, model, on_embedded), chunk_count, model.name)
+    ready = _with_vectors(attached, embed(texts, model, on_embedded), chunk_count, model.name)
+    return _with_outcomes(ready, documents, marks, corrected or {})
 
 
 def _cut(document: Document, splitter: ChunkSplitter, meaning: EmbeddingModel | None) -> tuple[Piece, ...]:
@@ -79,6 +96,27 @@ def _cut(document: Document, splitter: ChunkSplitter, meaning: EmbeddingModel | 
     if meaning is None:
         return splitter.pieces(text)
     return splitter.pieces(text, cuts=semantic_cuts(text, meaning))
+
+
+def _corrected(
+    document: Document, pieces: tuple[Piece, ...], questions: tuple[Question, ...], known: Known
+) -> CorrectedPieces:
+    if document.id not in known:
+        return CorrectedPieces(pieces, questions)
+    return correct(document.structure or Text(document.content), pieces, questions, known[document.id][1])
+
+
+def _with_outcomes(
+    ready: list[Prepared], documents: Sequence[Document], marks: Sequence[CorrectedPieces], known: Known
+) -> list[Prepared]:
+    if not known:
+        return ready
+    return [
+        replace(one, corrections=known[document.id][0], outcomes=mark.outcomes, hidden_rows=mark.hidden_rows)
+        if document.id in known
+        else one
+        for one, document, mark in zip(ready, documents, marks, strict=True)
+    ]
 
 
 def _made(pieces: Sequence[tuple[Piece, ...]], make: MakeQuestions) -> list[tuple[Question, ...]]:

@@ -23,6 +23,7 @@ from qianxun.records.database.statements import Compiled, compiled, select_in
 from qianxun.records.governance import audit
 from qianxun.records.schema import (
     ChunkRow,
+    CorrectionRow,
     Counter,
     DocumentRow,
     EvaluationCaseRow,
@@ -307,6 +308,7 @@ def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
         EventRow,
         DocumentRow,
         RetrievalLogRow,
+        CorrectionRow,
     ):
         tx.execute(delete(table).where(table.knowledge_base_id == knowledge_base))
     remove_evaluation_sets(tx, EvaluationSetRow.knowledge_base_id == knowledge_base)

@@ -29,6 +29,7 @@ from qianxun.records.schema import (
 )
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=repr).encode  # damage may be of any type
+_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=repr, sort_keys=True).encode
 
 # The columns of each table that its checksum covers, in this order; those of chunks and vectors are below.
 VERSION = (
@@ -53,10 +54,12 @@ def of_chunk(
     page: int | None,
     headings: Sequence[str],
     text: str,
+    corrected: Mapping[str, Any] | None = None,
 ) -> int:
     """Of a chunk. Checked for every result of every search: this takes half as long as `of_values`."""
     place = crc32(f"{key},{generation},{position},{start},{end},{kind},{page}".encode())
-    return crc32(text.encode(), crc32("\n".join(headings).encode(), place) if headings else place)
+    own = crc32(text.encode(), crc32("\n".join(headings).encode(), place) if headings else place)
+    return own if corrected is None else crc32(_sorted(corrected).encode(), own)
 
 
 def of_vector(key: int, vector: bytes) -> int:
@@ -98,6 +101,7 @@ CHUNK = (  # what `of_chunk` takes
     ChunkRow.key, ChunkRow.generation, ChunkRow.position, ChunkRow.start, ChunkRow.end, ChunkRow.kind, ChunkRow.page,
     ChunkRow.headings, ChunkRow.text,
 )  # fmt: skip
+CORRECTED_CHUNK = (*CHUNK, ChunkRow.corrected)  # what it takes since chunks can be corrected
 
 Damaged: TypeAlias = Iterator[tuple[int, int | None]]
 """Keys of rows, and of the documents they belong to."""
@@ -145,7 +149,7 @@ def _damaged(tx: Connection, model: type[Base], covered: Sequence[str], own: Any
 
 def damaged_chunks(tx: Connection, condition: Any) -> Damaged:
     for document, checksum, *values in _rows(
-        tx, select(ChunkRow.document_key, ChunkRow.checksum, *CHUNK).where(condition)
+        tx, select(ChunkRow.document_key, ChunkRow.checksum, *CORRECTED_CHUNK).where(condition)
     ):
         if not is_sound_chunk(checksum, values):
             yield values[0], document

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, Dialect, bindparam, delete, func, select
+from sqlalchemy import Connection, Dialect, bindparam, delete, func, select, update
 
-from qianxun.core.types import Attributes, Chunk, Keys, Prepared, Vector, VectorField
+from qianxun.core.codec.plain import plain, read
+from qianxun.core.types import Attributes, Chunk, Corrected, Keys, Piece, Prepared, Vector, VectorField
 from qianxun.core.unicode import is_storable
 from qianxun.records import checksums, graph, pairs, rows
 from qianxun.records.database.counters import allocate
@@ -25,14 +26,21 @@ from qianxun.records.database.statements import (
     select_in,
     served_chunks,
 )
-from qianxun.records.pairs import Attached, sound_vector, vector_rows_of, write_model_vectors
+from qianxun.records.pairs import (
+    VECTOR_TYPE,
+    Attached,
+    sound_vector,
+    vector_row,
+    vector_rows_of,
+    write_model_vectors,
+)
 from qianxun.records.schema import ChunkRow, DocumentRow, GraphFactsRow, VectorRow, VersionRow
 
 log = logging.getLogger(__name__)
 
 CHUNK = (
     "key", "knowledge_base_id", "document_key", "generation", "position", "start", "end", "kind", "page",
-    "table_position", "headings", "text", "checksum",
+    "table_position", "headings", "text", "checksum", "corrected",
 )  # fmt: skip
 VECTOR = ("chunk_key", "model", "vector", "checksum")
 KIND_SAMPLE = 400  # chunks
@@ -48,6 +56,7 @@ class Material(NamedTuple):
     attributes: Attributes
     field: VectorField = "content"
     questions: tuple[str, ...] = ()  # of a chunk, in the order of their keys
+    keywords: tuple[str, ...] = ()  # that people gave a chunk
     headings: tuple[str, ...] = ()  # above a chunk
     is_damaged: bool = False  # has a stored vector that is not what was written, and is given none
 
@@ -83,13 +92,53 @@ def write_chunks(
 
 
 def _chunk_rows(
-    knowledge_base: int, document_key: int, generation: int, keys: range, work: Prepared
+    knowledge_base: int, document_key: int, generation: int, keys: Sequence[int], work: Prepared
 ) -> Iterator[tuple[Any, ...]]:
     for at, (key, piece) in enumerate(zip(keys, work.pieces, strict=True)):
         place = (at, piece.start, piece.end, piece.kind, piece.page)
-        headings = list(piece.headings)
-        checksum = checksums.of_chunk(key, generation, *place, headings, piece.text)
-        yield (key, knowledge_base, document_key, generation, *place, piece.table, headings, piece.text, checksum)
+        headings, corrected = list(piece.headings), plain(piece.corrected)
+        checksum = checksums.of_chunk(key, generation, *place, headings, piece.text, corrected)
+        texts = (headings, piece.text, checksum, corrected)
+        yield (key, knowledge_base, document_key, generation, *place, piece.table, *texts)
+
+
+def replace_chunks(
+    tx: Connection, knowledge_base: int, document_key: int, generation: int, work: Prepared
+) -> list[int]:
+    """Makes these pieces the chunks of a version. Those that it has already keep their keys. Returns all keys."""
+    mine = (ChunkRow.document_key == document_key) & (ChunkRow.generation == generation)
+    stored: dict[Any, list[int]] = {}
+    for row in tx.execute(select(ChunkRow.__table__).where(mine).order_by(ChunkRow.position)):
+        above = tuple(row.headings)
+        stored.setdefault(
+            (row.start, row.end, row.kind, row.page, row.table_position, above, row.text, _keywords(row.corrected)), []
+        ).append(row.key)
+    kept = [own.pop(0) if (own := stored.get(_identity(piece))) else 0 for piece in work.pieces]  # 0: it is new
+    _remove(tx, [key for left in stored.values() for key in left])
+    fresh = iter(allocate(tx, "chunk", kept.count(0)) if 0 in kept else ())
+    keys = [key or next(fresh) for key in kept]
+    rows_of = list(_chunk_rows(knowledge_base, document_key, generation, keys, work))
+    for key, values in zip(kept, rows_of, strict=True):
+        if key:
+            named = dict(zip(CHUNK, values, strict=True))
+            place = {name: named[name] for name in ("position", "checksum", "corrected")}
+            tx.execute(update(ChunkRow).where(ChunkRow.key == key).values(**place))
+    written = [at for at, key in enumerate(kept) if not key]
+    insert_rows(tx, ChunkRow, CHUNK, [rows_of[at] for at in written])
+    if work.vectors is not None:
+        vectors = np.asarray(work.vectors, dtype=VECTOR_TYPE)
+        insert_rows(tx, VectorRow, VECTOR, [vector_row(keys[at], work.model, vectors[at]) for at in written])
+    return keys
+
+
+def _identity(piece: Piece) -> Any:
+    """What a chunk is to an index: with another one of these it is another chunk."""
+    place = (piece.start, piece.end, piece.kind, piece.page, piece.table, piece.headings, piece.text)
+    return (*place, piece.corrected.keywords if piece.corrected is not None else ())
+
+
+def _keywords(corrected: Mapping[str, Any] | None) -> tuple[str, ...]:
+    return tuple(corrected["keywords"]) if corrected else ()
 
 
 def write_vectors(
@@ -134,8 +183,8 @@ def _joined(*columns: Any) -> Any:
     )
 
 
-_CHUNK = (*checksums.CHUNK, ChunkRow.checksum, VersionRow.name)
-_ENTRY = (ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings)
+_CHUNK = (*checksums.CORRECTED_CHUNK, ChunkRow.checksum, VersionRow.name)
+_ENTRY = (ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings, ChunkRow.corrected)
 _ATTRIBUTES = (DocumentRow.doc_id, *rows.ATTRIBUTES)
 
 
@@ -152,7 +201,7 @@ def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[in
 
 def _is_sound(row: Sequence[Any]) -> bool:
     """Whether a row of `_CHUNK` is what was written."""
-    is_sound = checksums.is_sound_chunk(row[9], row[:9])
+    is_sound = checksums.is_sound_chunk(row[10], row[:10])
     if not is_sound:
         log.error("the text of chunk %s does not match its checksum and is not given out; see qianxun verify", row[0])
     return is_sound
@@ -194,7 +243,7 @@ def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]
 
 def _chunk(knowledge_base: int, row: Sequence[Any]) -> Chunk:
     """By position: faster than by the names of a row."""
-    key, generation, position, start, end, kind, page, headings, text, _, name, doc_id, *about = row
+    key, generation, position, start, end, kind, page, headings, text, corrected, _, name, doc_id, *about = row
     user_id, project_id, content_type, tags, metadata = about
     return Chunk(
         key=key,
@@ -210,6 +259,7 @@ def _chunk(knowledge_base: int, row: Sequence[Any]) -> Chunk:
         page=page,
         generation=generation,
         attributes=Attributes(doc_id, user_id, project_id, content_type, tuple(tags), rows.metadata_of(metadata), kind),
+        corrected=None if corrected is None else read(Corrected, corrected),
     )
 
 
@@ -276,7 +326,8 @@ def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> 
         vector = sound_vector(row.key, row.vector, row.checksum)
         is_damaged = row.vector is not None and vector is None
         above = tuple(row.headings)
-        piece = Material(row.key, row.document_key, row.text, vector, shared[alike], headings=above)
+        words = _keywords(row.corrected)
+        piece = Material(row.key, row.document_key, row.text, vector, shared[alike], keywords=words, headings=above)
         found.append(piece._replace(is_damaged=True) if is_damaged else piece)
     return found
 

@@ -14,7 +14,7 @@ was given against the document's: work that was overtaken by a newer version or 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,11 +24,11 @@ from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Accepted, Document, DocumentStatus, Outcome, Prepared, Submission
 from qianxun.core.unicode import is_storable, storable
-from qianxun.records import checksums, pairs, rows
-from qianxun.records.chunks import remove_chunks, remove_older_chunks, write_chunks
+from qianxun.records import checksums, pairs, rows, tables
+from qianxun.records.chunks import remove_chunks, remove_older_chunks, replace_chunks, write_chunks
 from qianxun.records.database.counters import CounterName, allocate
 from qianxun.records.database.statements import in_slices, insert_rows, select_in
-from qianxun.records.governance import audit, validity
+from qianxun.records.governance import audit, corrections, document_corrections, validity
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
 from qianxun.records.schema import (
@@ -105,7 +105,11 @@ def stored_labels(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -
     query = select(DocumentRow.doc_id, *rows.ATTRIBUTES, VersionRow.structure).join(VersionRow, current)
     query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
     storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
-    return {row.doc_id: rows.labels_of(row) for row in select_in(tx, query, DocumentRow.doc_id, storable_ids)}
+    found = {row.doc_id: rows.labels_of(row) for row in select_in(tx, query, DocumentRow.doc_id, storable_ids)}
+    for doc_id, (_, own) in corrections.of_documents(tx, knowledge_base, found).items():
+        _, given = document_corrections.as_given("", found[doc_id].metadata, own)
+        found[doc_id] = replace(found[doc_id], metadata=given)
+    return found
 
 
 # ── accept ───────────────────────────────────────────────────────────────────────────────────────
@@ -152,6 +156,7 @@ def _waves(submissions: Sequence[Submission]) -> Iterator[list[Submission]]:
 def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission], retry: bool) -> list[Accepted]:
     for submission in wave:
         check(submission.document)
+    wave = document_corrections.apply(tx, knowledge_base, wave)
     decisions = _decide(tx, wave, heads(tx, knowledge_base, [s.document.id for s in wave]), retry)
     work = [d for d in decisions if d.outcome in ("created", "updated")]
     if work:
@@ -318,14 +323,24 @@ def complete(
     Overtaken work is dropped.
     """
     query = select(DocumentRow.key, DocumentRow.generation).where(DocumentRow.status.in_(("pending", "retrying")))
+    query = query.with_for_update()  # so that no correction comes between the next two statements
     pending = {
         (row.key, row.generation) for row in select_in(tx, query, DocumentRow.key, [key for key, _, _ in prepared])
     }
-    ready = [(key, generation, work) for key, generation, work in prepared if (key, generation) in pending]
+    newest = corrections.revisions(tx, knowledge_base, [key for key, _ in pending])
+    ready = [
+        (key, generation, work)
+        for key, generation, work in prepared
+        if (key, generation) in pending and newest.get(key, 0) == work.corrections
+    ]
+    # Corrected since it was prepared: that is done again.
+    again = pending.difference((key, generation) for key, generation, _ in ready)
+    append(tx, knowledge_base, [(*version, "updated") for version in sorted(again)])
     keys = write_chunks(tx, knowledge_base, ready)
     for key, generation, work in ready:
         if work.questions:  # they replace the pairs without chunks
             pairs.remove(tx, (PairRow.document_key == key) & (PairRow.generation == generation))
+        _note_corrections(tx, key, generation, work, keys[key])
     pair_keys = pairs.write(tx, knowledge_base, ready, keys)
     if ready:
         statement = (
@@ -335,6 +350,31 @@ def complete(
         )
         tx.execute(statement, [{"at": key, "to": generation} for key, generation, _ in ready])
     return {key: (own, pair_keys.get(key, range(0))) for key, own in keys.items()}
+
+
+def _note_corrections(tx: Connection, key: int, generation: int, work: Prepared, chunk_keys: Sequence[int]) -> None:
+    """What became of a document's corrections, where it has any."""
+    if not work.corrections:
+        return
+    corrections.note_outcomes(tx, work.outcomes, work.pieces, chunk_keys)
+    tables.hide_rows(tx, key, generation, work.hidden_rows)
+
+
+def lock(tx: Connection, knowledge_base: int, doc_id: str) -> Head | None:
+    """The document's state, which no other transaction changes before this one ends."""
+    own = (DocumentRow.knowledge_base_id == knowledge_base) & (DocumentRow.doc_id == doc_id)
+    tx.execute(select(DocumentRow.key).where(own).with_for_update())
+    return heads(tx, knowledge_base, [doc_id]).get(doc_id)
+
+
+def rework(tx: Connection, knowledge_base: int, key: int, generation: int, work: Prepared) -> None:
+    """Puts other chunks in the place of those of a served version, at the same generation. Chunks that stay what they
+    were keep their keys, and so are found all the time; the others cannot be returned from this commit on."""
+    chunk_keys = replace_chunks(tx, knowledge_base, key, generation, work)
+    pairs.remove(tx, (PairRow.document_key == key) & (PairRow.generation == generation))
+    pairs.write(tx, knowledge_base, [(key, generation, work)], {key: chunk_keys})
+    _note_corrections(tx, key, generation, work, chunk_keys)
+    append(tx, knowledge_base, [(key, generation, "updated")])
 
 
 def prepare_again(tx: Connection, knowledge_base: int, document_keys: Sequence[int]) -> int:
@@ -479,6 +519,7 @@ def remove(
     pairs.remove(tx, PairRow.document_key == head.key)
     for table in (VersionRow, ValidityRow, TableRow):
         tx.execute(delete(table).where(table.document_key == head.key))
+    corrections.set_aside(tx, knowledge_base, doc_id, "文档已被删除；它回来时再按原文核对")
     append(tx, knowledge_base, [(head.key, at, "deleted")])
     audit.append(tx, "", "document.delete", doc_id, knowledge_base=knowledge_base)
     return True

@@ -55,7 +55,7 @@ def write(
     tx: Connection,
     knowledge_base: int,
     prepared: Sequence[tuple[int, int, Prepared]],
-    chunk_keys: Mapping[int, range],
+    chunk_keys: Mapping[int, Sequence[int]],
 ) -> dict[int, range]:
     """Inserts the questions of (document, generation) for their chunks. Returns the pair keys by document."""
     with_pairs = [item for item in prepared if item[2].questions]
@@ -76,7 +76,9 @@ def write(
     return ranges
 
 
-def _rows(owner: tuple[int, int, int], keys: range, work: Prepared, chunk_keys: range) -> Iterator[tuple[Any, ...]]:
+def _rows(
+    owner: tuple[int, int, int], keys: range, work: Prepared, chunk_keys: Sequence[int]
+) -> Iterator[tuple[Any, ...]]:
     for at, (key, question) in enumerate(zip(keys, work.questions, strict=True)):
         digest = None if question.origin == GIVEN else digest_of(work.pieces[question.piece].text)
         texts = (storable(question.pair.question), storable(question.pair.answer))  # a model may write anything

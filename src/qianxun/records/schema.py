@@ -205,6 +205,7 @@ class ChunkRow(Base):
     headings: ColumnElement[list[str]] = column(JSON)
     text: ColumnElement[str] = column(LongText)
     checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
+    corrected: ColumnElement[dict[str, Any] | None] = column(JSON(none_as_null=True), nullable=True)  # a `Corrected`
 
 
 class VectorRow(Base):
@@ -237,6 +238,38 @@ class TableRow(Base):
     texts: ColumnElement[list[Any]] = column(JSON)
     row_starts: ColumnElement[list[int]] = column(JSON)
     checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
+    # Numbers of rows that corrections edited or took out: answers from the table's cells do not see them.
+    hidden_rows: ColumnElement[list[int] | None] = column(JSON(none_as_null=True), nullable=True)
+
+
+class CorrectionRow(Base):
+    """What people corrected: of a document that it names by id, which may be gone by now, or come back.
+
+    ``revision`` is raised by everything that changes what the document's chunks are; ``chunk_keys`` are those that
+    have it now. ``vector`` is of a rule's question, under ``vector_model``.
+    """
+
+    __tablename__ = "corrections"
+    __table_args__ = (Index("ix_corrections_document", "knowledge_base_id", "doc_id"),)
+
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: ColumnElement[int] = column(BigKey, ForeignKey("knowledge_bases.id"))
+    doc_id: ColumnElement[str] = column(DocId)
+    kind: ColumnElement[str] = column(String(20))  # a `CorrectionKind`
+    change: ColumnElement[dict[str, Any]] = column("payload", JSON)
+    anchor: ColumnElement[dict[str, Any] | None] = column(JSON(none_as_null=True), nullable=True)
+    state: ColumnElement[str] = column(String(16))  # a `CorrectionState`
+    reason: ColumnElement[str] = column(Text)
+    author: ColumnElement[str] = column(String(128))
+    origin: ColumnElement[str] = column(String(64))
+    created_at: ColumnElement[datetime] = column(Moment)
+    undone_by: ColumnElement[str] = column(String(128))
+    undone_at: ColumnElement[datetime | None] = column(Moment, nullable=True)
+    original: ColumnElement[dict[str, Any]] = column(JSON)
+    revision: ColumnElement[int] = column(BigKey)
+    chunk_keys: ColumnElement[list[int]] = column(JSON)
+    vector_model: ColumnElement[str] = column(String(200))
+    vector: ColumnElement[bytes | None] = column(LargeBinary, nullable=True)  # little-endian float32
 
 
 class PairRow(Base):

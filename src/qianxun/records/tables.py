@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, and_, select
+from sqlalchemy import Connection, Row, Select, and_, null, select, update
 
 from qianxun.core.types import Column, Table
 from qianxun.records import rows
@@ -51,16 +52,37 @@ def heads(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int,
     }
 
 
+def hide_rows(tx: Connection, document_key: int, generation: int, hidden: Mapping[int, Sequence[int]]) -> None:
+    """Notes which rows of a version's tables (by their position) corrections edited or took out."""
+    own = (TableRow.document_key == document_key) & (TableRow.generation == generation)
+    tx.execute(update(TableRow).where(own, TableRow.hidden_rows.is_not(None)).values(hidden_rows=null()))
+    for position, numbers in hidden.items():
+        tx.execute(update(TableRow).where(own, TableRow.position == position).values(hidden_rows=list(numbers)))
+
+
 def row_starts(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, list[int]]:
     """Where the rows of these tables begin in their document's text."""
-    query = _of_base(knowledge_base, TableRow.key, TableRow.row_starts)
-    return {row.key: row.row_starts for row in select_in(tx, query, TableRow.key, keys)}
+    query = _of_base(knowledge_base, TableRow.key, TableRow.row_starts, TableRow.hidden_rows)
+    return {row.key: _seen(row.row_starts, row.hidden_rows) for row in select_in(tx, query, TableRow.key, keys)}
 
 
 def whole(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Table]:
     """These tables with all their cells."""
     query = _of_base(knowledge_base, TableRow.__table__)
-    return {row.key: rows.table_of(row) for row in select_in(tx, query, TableRow.key, keys)}
+    return {row.key: _without_hidden(row) for row in select_in(tx, query, TableRow.key, keys)}
+
+
+def _without_hidden(row: Row[Any]) -> Table:
+    table = rows.table_of(row)
+    if not row.hidden_rows:
+        return table
+    seen = (tuple(_seen(table.rows, row.hidden_rows)), tuple(_seen(table.texts, row.hidden_rows)))
+    return replace(table, rows=seen[0], texts=seen[1])
+
+
+def _seen(found: Sequence[Any], hidden: Sequence[int] | None) -> list[Any]:
+    """What belongs to the rows that are not hidden."""
+    return [one for at, one in enumerate(found) if at not in hidden] if hidden else list(found)
 
 
 def _of_base(knowledge_base: int, *columns: Any) -> Select[Any]:

@@ -11,6 +11,7 @@ from qianxun.core.types import ArmScore, Chunk, Degraded, Found, Ranking, matche
 from qianxun.rank.calibrate import Curve
 from qianxun.records import chunks, outbox
 from qianxun.retrieve.query_plan import QueryPlan
+from qianxun.retrieve.question_rules import PINNED
 from qianxun.retrieve.run_arms import ArmResults
 
 
@@ -53,6 +54,11 @@ class CandidatePool:
             found += await self.found(page)
         return found
 
+    async def pinned(self, keys: Sequence[int]) -> list[Found]:
+        """Chunks that people put first, found by an arm or not: those that are in the records and pass the filter."""
+        known = await read(self._base, chunks.by_keys, keys) if keys else {}
+        return [self._found(known[key]) for key in keys if key in known and matches(self._where, known[key].attributes)]
+
     async def count(self) -> int:
         """How many of the candidates are in the records."""
         return len(await self.found(self.candidates.keys.tolist()))
@@ -66,7 +72,7 @@ class CandidatePool:
     def _found(self, chunk: Chunk) -> Found:
         score = self._fused.score(chunk.key)
         arms = {arm: by_key.of(chunk.key) for arm, by_key in self.arms.items() if chunk.key in by_key}
-        source = "hybrid" if len(arms) > 1 else next(iter(arms))
+        source = "hybrid" if len(arms) > 1 else next(iter(arms), PINNED)
         if "vector" not in arms and chunk.key in self.backfill:
             arms["vector"] = self.backfill.of(chunk.key, rank=0)  # not found by the arm itself
         return Found(chunk, score, source, arms, fused=score)

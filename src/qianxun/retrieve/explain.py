@@ -41,6 +41,7 @@ from qianxun.core.types import (
 from qianxun.rank.fuse import VOTES
 from qianxun.rank.tiers import FUZZY, STRICT
 from qianxun.records import chunks, documents, listing, outbox
+from qianxun.records.governance import corrections
 from qianxun.retrieve.candidate_pool import ScoresByKey
 from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, base_weights, gather, with_weights
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
@@ -112,9 +113,12 @@ async def _place(case: _Case, plan: QueryPlan, options: SearchOptions, chunk: Ch
     candidates = await gather(case.base, case.serving, plan, options, depth, Steps())
     criteria = await tier_criteria(case.base, case.serving, candidates)
     order = await ranking_order(case.base, case.serving, candidates, options, Steps())
-    before = 0
+    pinned = {found.chunk.key for found in await candidates.pool.pinned(list(candidates.rules.pinned))}
+    before = len(pinned - {chunk.key})
     async with aclosing(order.walk(candidates.pool, TOP_K_LIMIT)) as walk:
         async for candidate, shown in walk:
+            if candidate.chunk.key in pinned and candidate.chunk.key != chunk.key:
+                continue
             relevance = criteria.assess(candidate, order.verdict(candidate, shown), order.is_first(candidate))
             if candidate.chunk.key == chunk.key:
                 result = result_of(candidate, shown, relevance)
@@ -143,11 +147,25 @@ async def _explanation(case: _Case, chunk_id: str) -> Explanation:
     degraded = case.traced.degraded
     if chunk is None:
         return Explanation(chunk_id, "records", reason, hint_for("records", status), status=status, degraded=degraded)
-    known = await _dropped(case, chunk)
-    if known.step not in ("returned", "index"):
+    known = _ruled(case.traced, chunk) or await _dropped(case, chunk)
+    if known.step not in ("returned", "index", "rule"):
         known = replace(known, changes=await _smallest(case, chunk))
     known = replace(known, chunk=chunk, degraded=degraded)
     return replace(known, reason=reason_for(known, case.options), hint=hint_for(known.step, "", known.changes))
+
+
+def _ruled(traced: SearchTrace, chunk: Chunk) -> Explanation | None:
+    """A chunk that people put first for this question, or never want for it."""
+    rules = traced.candidates.rules
+    if rule := rules.excluded.get(chunk.key, 0):
+        return Explanation(chunk.chunk_id, "rule", "", rule=rule)
+    for rank, found in enumerate(traced.found, start=1):
+        if found.chunk.key == chunk.key and found.pinned:
+            figures = _sum(traced.candidates, traced.order, traced.options, found)
+            known = Explanation(chunk.chunk_id, "returned", "", rank=rank, score=found.score, tier=found.tier)
+            known = replace(known, coverage=found.coverage, matched=found.matched)
+            return replace(known, arms=found.arms, sum=figures, rule=found.pinned)
+    return None
 
 
 def _recorded(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
@@ -165,9 +183,14 @@ def _recorded(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
             return None, "deleted", why_not_recorded(doc_id, "deleted")
         state = listing.state(tx, base.id, doc_id)
         served = chunks.of_document(tx, base.id, doc_id)
+        disabling = corrections.disabling(tx, base.id, doc_id, chunk_id)
     chunk = next((chunk for chunk in served if chunk.index == int(position)), None)
     if chunk is not None:
         return chunk, state.status, ""
+    if disabling is not None:
+        whole = disabling.kind == "disable_document"
+        words = f"文档“{state.name or doc_id}”" if whole else "这个片段"
+        return None, "disabled", f"{words}已被停用：更正 {disabling.id}，{disabling.author}"
     status = "superseded" if served else state.status
     return None, status, why_not_recorded(state.name or doc_id, status, state.reason, len(served))
 
@@ -392,6 +415,7 @@ def hint_for(step: str, status: str, changes: Mapping[str, Any] | None = None) -
     if step == "records":
         return {
             "deleted": "要找它，就把文档再加进来：qianxun add",
+            "disabled": "要找它，就撤销那条更正：qianxun corrections undo",
             "superseded": "用 --json 检索，看现在的片段编号",
             "pending": "稍候再试；命令行每次打开数据目录都会继续入库",
             "retrying": "按原因处理后等待重试，或再加一次：qianxun add",
@@ -400,6 +424,8 @@ def hint_for(step: str, status: str, changes: Mapping[str, Any] | None = None) -
         }.get(status, "用 qianxun kb show 查看这个文档")
     if step == "index":
         return "运行 qianxun verify 核对，qianxun rebuild 重建索引"
+    if step == "rule":
+        return "要找它，就撤销这条规则：qianxun corrections undo"
     if step != "returned" and not changes:
         return "它与问题几乎没有相同之处，改选项没有用：换用它原文里的说法来问"
     return ""
@@ -408,7 +434,10 @@ def hint_for(step: str, status: str, changes: Mapping[str, Any] | None = None) -
 def reason_for(known: Explanation, options: SearchOptions) -> str:
     match known.step:
         case "returned":
-            return f"已返回，第 {known.rank} 条"
+            ruled = f"：规则 {known.rule} 让这个问题先给它" if known.rule else ""
+            return f"已返回，第 {known.rank} 条{ruled}"
+        case "rule":
+            return f"规则 {known.rule} 让这个问题不给它"
         case "index":
             cause = "还有变更等待进入索引" if known.status == "waiting" else "索引里缺了它"
             return f"记录里有这个片段，索引里没有：{cause}"

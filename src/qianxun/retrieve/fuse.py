@@ -4,7 +4,7 @@ second try with a guessed correction where nothing sure was found. `gather` is t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,6 +21,7 @@ from qianxun.records import bases, chunks
 from qianxun.retrieve.arms import STANDARD, arms_of, plugin_weights, signal_of
 from qianxun.retrieve.candidate_pool import CandidatePool
 from qianxun.retrieve.query_plan import QueryPlan, with_guess
+from qianxun.retrieve.question_rules import NO_RULES, MatchedRules, matched_rules
 from qianxun.retrieve.run_arms import ArmResults, merged, run_arms
 from qianxun.retrieve.timings import Steps
 
@@ -39,6 +40,7 @@ class Candidates:
     pool: CandidatePool
     depth: int
     background: float = 0.0  # the cosine of what has nothing to do with the question
+    rules: MatchedRules = NO_RULES  # that people made for this question
 
     @property
     def is_all(self) -> bool:
@@ -80,7 +82,20 @@ async def gather(
             scores = fused_signals(results)
             fused = _fused(base, scores, options)
     unrelated = background(scores["vector"].scores, await _likeness(serving)) if "vector" in scores else 0.0
-    return Candidates(plan, results, scores, CandidatePool(base, plan, results, fused), depth, unrelated)
+    asked, vector = plan.queries[0].text, results.vectors[0] if results.vectors else None
+    rules, unruled = await matched_rules(base, serving, plan.rules, asked, vector)
+    if unruled:
+        results = replace(results, degraded=(*results.degraded, *unruled))
+    pool = CandidatePool(base, plan, results, without(fused, rules.excluded))
+    return Candidates(plan, results, scores, pool, depth, unrelated, rules)
+
+
+def without(ranking: Ranking, keys: Collection[int]) -> Ranking:
+    """The ranking without these chunks."""
+    if not keys:
+        return ranking
+    kept = ~np.isin(ranking.keys, np.array(sorted(keys), dtype=np.int64))
+    return Ranking(ranking.keys[kept], ranking.scores[kept], ranking.ceiling)
 
 
 def fused_signals(results: ArmResults) -> dict[str, Ranking]:

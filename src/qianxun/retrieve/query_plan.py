@@ -19,6 +19,7 @@ from qianxun.core.errors import (
     QianxunError,
     RetrieverUnavailable,
 )
+from qianxun.core.governance.corrections import QuestionRule
 from qianxun.core.governance.validity import AsOf
 from qianxun.core.limits import QUERY_LIMIT
 from qianxun.core.options import SearchOptions
@@ -40,6 +41,7 @@ from qianxun.core.types import (
 )
 from qianxun.records import listing
 from qianxun.retrieve.as_of import resolve_as_of, without_day
+from qianxun.retrieve.question_rules import question_rules
 from qianxun.text.document_names import by_name, first_letters, plain_name
 from qianxun.text.homophones import corrections
 from qianxun.text.llm_json import Malformed, read_json
@@ -83,6 +85,7 @@ class QueryPlan:
     corrected: int = 0
     degraded: tuple[Degraded, ...] = ()
     as_of: AsOf | None = None  # the day whose documents are searched; None: those of all times
+    rules: tuple[QuestionRule, ...] = ()  # of the base, for whatever question
 
     @property
     def own(self) -> tuple[Query, ...]:
@@ -131,7 +134,8 @@ async def plan_query(
         rewritings, failed = await _rewritten(base, name, text, options.rewrite_seconds)
         degraded += failed
     queries = tuple(Query(one, base.analyser.analyse_query(one), None, where) for one in (text, *(rewritings or ())))
-    return QueryPlan(queries, named, 0, tuple(degraded), as_of)
+    rules = await question_rules(base, generation)
+    return QueryPlan(queries, named, 0, tuple(degraded), as_of, rules)
 
 
 async def with_guess(base: OpenBase, serving: Serving, plan: QueryPlan) -> QueryPlan:

@@ -25,6 +25,7 @@ from qianxun.rank.tiers import coverage, matched_in, matched_under, rarity, tier
 from qianxun.retrieve.candidate_pool import CandidatePool, ScoresByKey
 from qianxun.retrieve.fuse import Candidates, shown_curve
 from qianxun.retrieve.query_plan import QueryPlan, counted
+from qianxun.retrieve.question_rules import PINNED_SCORE
 from qianxun.retrieve.timings import Steps
 from qianxun.text.chinese import fold
 from qianxun.text.matching import Span, spans
@@ -51,18 +52,30 @@ async def rerank_and_tiers(
     """The results, best first, at most ``top_k``; and the order in which candidates were looked at."""
     criteria = await tier_criteria(base, serving, candidates)
     order = await ranking_order(base, serving, candidates, options, steps)
-    results: list[Found] = []
+    results = await pinned_results(candidates, criteria, options)
     with steps.timed("judge"):
         async with aclosing(order.walk(candidates.pool, options.top_k)) as ranked:
             async for candidate, shown in ranked:
-                if is_below_threshold(shown, candidates.plan, options):
+                if is_below_threshold(shown, candidates.plan, options) or len(results) == options.top_k:
                     break
+                if candidate.chunk.key in candidates.rules.pinned:
+                    continue
                 relevance = criteria.assess(candidate, order.verdict(candidate, shown), order.is_first(candidate))
                 if is_admitted(relevance.tier, options):
                     results.append(result_of(candidate, shown, relevance, has_highlights=has_highlights))
                     if len(results) == options.top_k:
                         break
     return results, order
+
+
+async def pinned_results(candidates: Candidates, criteria: TierCriteria, options: SearchOptions) -> list[Found]:
+    """What people put first for this question, in the order of their rules: as sure as a result can be."""
+    rules = candidates.rules.pinned
+    found = await candidates.pool.pinned(list(rules))
+    return [
+        replace(result_of(one, PINNED_SCORE, replace(criteria.assess(one), tier="strict")), pinned=rules[one.chunk.key])
+        for one in found[: options.top_k]
+    ]
 
 
 def is_below_threshold(shown: float, plan: QueryPlan, options: SearchOptions) -> bool:

@@ -185,7 +185,9 @@ def _reader(hint: Any) -> Reader:
 
 
 def _union_reader(kinds: tuple[Any, ...]) -> Reader:
-    """At most one of the kinds is an object or a list; all others are what JSON has for itself."""
+    """At most one of the kinds is an object or a list; all others are what JSON has for itself, or moments."""
+    if datetime in kinds and str not in kinds:
+        return lambda written, _: datetime.fromisoformat(written) if isinstance(written, str) else written
     nested = [_reader(kind) for kind in kinds if _is_nested(kind)]
     if not nested:
         return _as_written

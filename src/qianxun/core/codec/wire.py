@@ -33,11 +33,11 @@ from qianxun.core.types import LOCAL_TENANT, Chunk, DocumentState, Found, Knowle
 
 CHOICES: Final = choices_of(SearchOptions)
 SHAPES: Final[Mapping[type, Shape]] = {
-    Chunk: Shape({"text": "content"}, inline=("attributes",), absent={"key": 0}),
-    Found: Shape({"fused": "fused_score", "rerank": "rerank_score"}, inline=("chunk",), newer=("outdated",)),
+    Chunk: Shape({"text": "content"}, inline=("attributes",), absent={"key": 0}, newer=("corrected",)),
+    Found: Shape({"fused": "fused_score", "rerank": "rerank_score"}, inline=("chunk",), newer=("outdated", "pinned")),
     Recall: Shape({"mode": "retrieval_mode", "results": "chunks"}, newer=("as_of",)),
     StepTime: Shape(absent={"start": 0.0}),
-    Source: Shape({"text": "content"}),
+    Source: Shape({"text": "content"}, newer=("original",)),
     TraceStep: Shape(absent={"start": 0.0}),
     Answer: Shape({"context": "graph"}, newer=("reason", "as_of", "notes")),
     GraphContext: Shape({"relations": "relationships"}),
@@ -45,7 +45,7 @@ SHAPES: Final[Mapping[type, Shape]] = {
     Relation: Shape(absent={"evidence": ()}),
     Community: Shape(absent={"entities": (), "sources": ()}),
     Sum: Shape({"share": "rerank_share", "shown": "score"}),
-    Explanation: Shape(absent={"changes": {}}),
+    Explanation: Shape(absent={"changes": {}}, newer=("rule",)),
     LayerRun: Shape(absent={"seconds": 0.0, "start": 0.0}),
     LayeredResult: Shape(absent={"doc": None}, newer=("table",)),
     LayeredRecall: Shape(absent={"kind": "text", "answer": None, "cited": (), "cells_total": 0}, newer=("as_of",)),

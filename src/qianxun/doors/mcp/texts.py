@@ -18,7 +18,7 @@ def joined(chunks: Sequence[Chunk]) -> str:
     parts = [chunk.text for chunk in chunks[:1]]
     at = chunks[0].end if chunks else 0
     for chunk in chunks[1:]:
-        body = chunk.text[len(chunk.text) - (chunk.end - chunk.start) :]
+        body = chunk.text if chunk.is_edited else chunk.text[len(chunk.text) - (chunk.end - chunk.start) :]
         if chunk.start > at:
             parts.append("\n" if chunk.start == at + 1 else "\n\n")
         parts.append(body[max(0, at - chunk.start) :])

@@ -1,4 +1,5 @@
-"""One knowledge base as a file, and back: documents, chunks, vectors, questions, settings, names that people merged.
+"""One knowledge base as a file, and back: documents, chunks, vectors, questions, settings, corrections, names that
+people merged.
 
 The file is JSON, a line each, compressed: first what it is, then a document a line, last how many there were and a
 checksum of all before. It is written and read as a stream. What can be derived (index, words, facts of the graph) is
@@ -15,7 +16,7 @@ import os
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -26,14 +27,27 @@ from sqlalchemy import Connection, select
 from qianxun.bases.base import OpenBase
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.errors import BadInput, Refused
+from qianxun.core.governance.corrections import QUESTION_ORIGIN, Correction, CorrectionQuery
 from qianxun.core.graph_types import Alias
 from qianxun.core.model_types import is_ref
 from qianxun.core.ports import nothing
 from qianxun.core.system.durable import sync
-from qianxun.core.types import Document, KnowledgeBase, Piece, Prepared, QAPair, Question, Submission, Vectors
+from qianxun.core.types import (
+    Corrected,
+    Document,
+    KnowledgeBase,
+    Piece,
+    Prepared,
+    QAPair,
+    Question,
+    Submission,
+    Vectors,
+)
 from qianxun.engine.engine import Engine
 from qianxun.records import documents, graph
+from qianxun.records.database.counters import allocate
 from qianxun.records.database.disk_errors import is_disk_full
+from qianxun.records.governance import corrections
 from qianxun.records.schema import (
     ChunkRow,
     DocumentRow,
@@ -44,7 +58,8 @@ from qianxun.records.schema import (
 )
 
 FORMAT: Final = "qianxun knowledge base"
-VERSION: Final = 1
+VERSION: Final = 2
+WITHOUT_CORRECTIONS: Final = 1  # a base that has none is written so that earlier programs can read it
 BATCH: Final = 200  # documents stored in one transaction
 VECTOR_TYPE: Final = np.dtype("<f4")
 
@@ -104,7 +119,10 @@ def _write_lines(stream: gzip.GzipFile, tx: Connection, about: KnowledgeBase, wa
         stream.write(data)
 
     base = {name: plain(getattr(about, name)) for name in ("name", "kind", "embedding_model", "dimension", "config")}
-    write({"format": FORMAT, "version": VERSION, **base})
+    corrected = corrections.listed(tx, about.id, CorrectionQuery())
+    write({"format": FORMAT, "version": VERSION if corrected else WITHOUT_CORRECTIONS, **base})
+    for one in corrected:  # before the documents: these name corrections by their numbers
+        write({"correction": plain(replace(one, chunk_ids=()))})
     number = chunks = 0
     for line in _documents(tx, about):
         write(line)
@@ -149,12 +167,13 @@ def _cut(tx: Connection, own: Mapping[str, int], document: Document, model: str)
 
 
 def _piece(row: Any, content: str) -> Piece:
+    corrected = None if row.corrected is None else read(Corrected, row.corrected)
     body = content[row.start : row.end]
-    if not row.text.endswith(body):
+    if not row.text.endswith(body) or (corrected is not None and corrected.original is not None):
         body = row.text
     lead = row.text[: len(row.text) - len(body)]
     place = (row.kind, tuple(row.headings), row.page, row.table_position)
-    return Piece(row.start, row.end, body, lead, *place)
+    return Piece(row.start, row.end, body, lead, *place, corrected)
 
 
 def _vectors(tx: Connection, table: Any, key: Any, keys: Sequence[int], model: str) -> str | None:
@@ -253,6 +272,8 @@ def _check_head(file: Path, head: Mapping[str, Any]) -> None:
 
 def _store(base: OpenBase, file: Path, model: str | None, watch: Watch) -> None:
     batch: list[Submission] = []
+    corrected: list[Correction] = []
+    numbers: dict[int, int] = {}  # of corrections, there → here
 
     def flush() -> None:
         if batch:
@@ -263,32 +284,53 @@ def _store(base: OpenBase, file: Path, model: str | None, watch: Watch) -> None:
 
     for _, line in _lines(file):
         if "document" in line:
-            batch.append(_submission(line, model))
+            batch.append(_submission(line, model, numbers))
+        elif "correction" in line:
+            one = read(Correction, line["correction"])
+            numbers[one.id] = base.records.run(lambda tx: allocate(tx, "correction", 1).start)
+            corrected.append(replace(one, id=numbers[one.id], knowledge_base_id=base.id))
         elif "alias" in line:
             with base.records.writing() as tx:
                 graph.add_alias(tx, base.id, read(Alias, line["alias"]))
         if len(batch) >= BATCH:
             flush()
     flush()
+    with base.records.writing() as tx:  # now: the documents above have them in them
+        corrections.add(tx, base.id, corrected)
+        corrections.link_chunks(tx, base.id)
 
 
-def _submission(line: Mapping[str, Any], model: str | None) -> Submission:
+def _submission(line: Mapping[str, Any], model: str | None, numbers: Mapping[int, int]) -> Submission:
     """Cut and embedded as it was, where its model is the base's; else the indexer does that."""
     document = read(Document, line["document"])
-    prepared = _prepared(line, model) if model and line["pieces"] is not None else None
+    prepared = _prepared(line, model, numbers) if model and line["pieces"] is not None else None
     return Submission(document, line["fingerprint"], line["generation"], prepared)
 
 
-def _prepared(line: Mapping[str, Any], model: str) -> Prepared | None:
-    pieces = tuple(read(Piece, piece) for piece in line["pieces"])
+def _prepared(line: Mapping[str, Any], model: str, numbers: Mapping[int, int]) -> Prepared | None:
+    pieces = tuple(_renumbered(read(Piece, piece), numbers) for piece in line["pieces"])
     questions = tuple(
-        Question(QAPair(question, answer), piece, origin) for question, answer, piece, origin in line["questions"]
+        Question(QAPair(question, answer), piece, _origin(origin, numbers))
+        for question, answer, piece, origin in line["questions"]
     )
     vectors = _read_vectors(line["vectors"], len(pieces))
     question_vectors = _read_vectors(line["question_vectors"], len(questions))
     if (pieces and vectors is None) or (questions and question_vectors is None):
         return None
     return Prepared(pieces, vectors, model, questions, question_vectors)
+
+
+def _renumbered(piece: Piece, numbers: Mapping[int, int]) -> Piece:
+    if piece.corrected is None:
+        return piece
+    ids = tuple(numbers[number] for number in piece.corrected.ids if number in numbers)
+    return replace(piece, corrected=replace(piece.corrected, ids=ids))
+
+
+def _origin(origin: str, numbers: Mapping[int, int]) -> str:
+    """Of a question; one that a correction gave names it by its number."""
+    kind, _, number = origin.partition(":")
+    return f"{kind}:{numbers.get(int(number), 0)}" if kind == QUESTION_ORIGIN and number.isdigit() else origin
 
 
 def _read_vectors(written: str | None, count: int) -> Vectors | None:

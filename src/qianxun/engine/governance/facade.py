@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from qianxun.engine.governance.audit import AuditLog
+from qianxun.engine.governance.corrections import Corrections
 from qianxun.records import Records
+
+if TYPE_CHECKING:
+    from qianxun.bases.base import OpenBase
 
 
 class Host(Protocol):
@@ -16,6 +20,7 @@ class Host(Protocol):
     def records(self) -> Records: ...
     @property
     def tenant(self) -> str: ...
+    async def base(self, knowledge_base: int) -> OpenBase: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +33,8 @@ class Governance:
     def audit(self) -> AuditLog:
         """Who changed what."""
         return AuditLog(self.engine.records, self.engine.tenant)
+
+    @property
+    def corrections(self) -> Corrections:
+        """What people corrected: chunks, documents, the results of questions."""
+        return Corrections(self.engine)

@@ -24,6 +24,8 @@ CounterName = Literal[
     "audit",
     "webhook",
     "webhook_delivery",
+    "correction",
+    "correction_revision",
     "owner",
     "identity",
 ]

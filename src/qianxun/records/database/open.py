@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
-HEAD = "0014"  # the newest of them
+HEAD = "0015"  # the newest of them
 # The newest migrations of released programs that can work on the tables of this one: replicas of two versions live
 # together while they are replaced one by one. A migration that takes or renames a column which those use empties it.
 COMPATIBLE: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from qianxun.core.governance.validity import Validity
 from qianxun.core.types import Document
 from qianxun.core.unicode import storable
 from qianxun.records.database.statements import insert_rows
+from qianxun.records.governance import corrections
 from qianxun.records.schema import DocumentRow, ValidityRow, VersionRow
 from qianxun.text.validity import validity_of
 
@@ -53,13 +54,14 @@ def write(tx: Connection, knowledge_base: int, versions: Sequence[tuple[int, int
 
 
 def served(tx: Connection, knowledge_base: int) -> list[Served]:
-    """Of the versions that are served, those of which something is known."""
+    """Of the versions that are served, those of which something is known. A disabled document replaces no other."""
     own = (ValidityRow.document_key == DocumentRow.key) & (ValidityRow.generation == DocumentRow.served)
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
     columns = (DocumentRow.doc_id, VersionRow.name, *COLUMNS_SHOWN)
     query = select(*columns).select_from(ValidityRow).join(DocumentRow, own).join(VersionRow, version)
-    found = tx.execute(query.where(ValidityRow.knowledge_base_id == knowledge_base).order_by(DocumentRow.doc_id))
-    return [Served(doc_id, name, validity_in(*known)) for doc_id, name, *known in found]
+    found = tx.execute(query.where(ValidityRow.knowledge_base_id == knowledge_base).order_by(DocumentRow.doc_id)).all()
+    disabled = corrections.disabled_documents(tx, knowledge_base) if found else set()
+    return [Served(doc_id, name, validity_in(*known)) for doc_id, name, *known in found if doc_id not in disabled]
 
 
 def validity_in(valid_from: Any, valid_until: Any, supersedes: Any, read: Any) -> Validity:
