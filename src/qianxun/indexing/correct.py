@@ -134,8 +134,11 @@ def _note(tx: Connection, one: Correction, done: str) -> None:
 
 
 def _is_same(one: Correction, other: Correction) -> bool:
-    words = [(each.anchor.quote, each.anchor.place) if each.anchor is not None else None for each in (one, other)]
-    return (one.is_active, one.change, words[0]) == (other.is_active, other.change, words[1])
+    return (one.is_active, one.change, _place(one)) == (other.is_active, other.change, _place(other))
+
+
+def _place(one: Correction) -> tuple[str, int] | None:
+    return None if one.anchor is None else (one.anchor.quote, one.anchor.place)
 
 
 # ── anchors ──────────────────────────────────────────────────────────────────────────────────────

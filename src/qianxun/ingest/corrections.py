@@ -249,9 +249,9 @@ def _home(question: Question, parts: Sequence[_Part]) -> _Part | None:
         return own[0] if own else None
     head = question.pair.answer[:_HEAD].strip()
     texts = [(part.piece.corrected and part.piece.corrected.original) or part.piece.text for part in own]
-    telling = [part for part, text in zip(own, texts, strict=True) if head and head in text]
-    telling = telling or [part for part, text in zip(own, texts, strict=True) if question.pair.question in text]
-    return (telling or [part for part in own if part.disabled] or own)[0]
+    answering = [part for part, text in zip(own, texts, strict=True) if head and head in text]
+    answering = answering or [part for part, text in zip(own, texts, strict=True) if question.pair.question in text]
+    return (answering or [part for part in own if part.disabled] or own)[0]
 
 
 # ── one part and one correction ──────────────────────────────────────────────────────────────────

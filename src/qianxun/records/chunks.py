@@ -113,17 +113,17 @@ def replace_chunks(
         stored.setdefault(
             (row.start, row.end, row.kind, row.page, row.table_position, above, row.text, _keywords(row.corrected)), []
         ).append(row.key)
-    kept = [own.pop(0) if (own := stored.get(_identity(piece))) else 0 for piece in work.pieces]  # 0: it is new
+    reused = [own.pop(0) if (own := stored.get(_identity(piece))) else 0 for piece in work.pieces]  # 0: it is new
     _remove(tx, [key for left in stored.values() for key in left])
-    fresh = iter(allocate(tx, "chunk", kept.count(0)) if 0 in kept else ())
-    keys = [key or next(fresh) for key in kept]
+    fresh = iter(allocate(tx, "chunk", reused.count(0)) if 0 in reused else ())
+    keys = [key or next(fresh) for key in reused]
     rows_of = list(_chunk_rows(knowledge_base, document_key, generation, keys, work))
-    for key, values in zip(kept, rows_of, strict=True):
+    for key, values in zip(reused, rows_of, strict=True):
         if key:
             named = dict(zip(CHUNK, values, strict=True))
             place = {name: named[name] for name in ("position", "checksum", "corrected")}
             tx.execute(update(ChunkRow).where(ChunkRow.key == key).values(**place))
-    written = [at for at, key in enumerate(kept) if not key]
+    written = [at for at, key in enumerate(reused) if not key]
     insert_rows(tx, ChunkRow, CHUNK, [rows_of[at] for at in written])
     if work.vectors is not None:
         vectors = np.asarray(work.vectors, dtype=VECTOR_TYPE)

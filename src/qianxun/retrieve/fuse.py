@@ -82,8 +82,8 @@ async def gather(
             scores = fused_signals(results)
             fused = _fused(base, scores, options)
     unrelated = background(scores["vector"].scores, await _likeness(serving)) if "vector" in scores else 0.0
-    asked, vector = plan.queries[0].text, results.vectors[0] if results.vectors else None
-    rules, unruled = await matched_rules(base, serving, plan.rules, asked, vector)
+    text, vector = plan.queries[0].text, results.vectors[0] if results.vectors else None
+    rules, unruled = await matched_rules(base, serving, plan.rules, text, vector)
     if unruled:
         results = replace(results, degraded=(*results.degraded, *unruled))
     pool = CandidatePool(base, plan, results, without(fused, rules.excluded))
@@ -94,8 +94,8 @@ def without(ranking: Ranking, keys: Collection[int]) -> Ranking:
     """The ranking without these chunks."""
     if not keys:
         return ranking
-    kept = ~np.isin(ranking.keys, np.array(sorted(keys), dtype=np.int64))
-    return Ranking(ranking.keys[kept], ranking.scores[kept], ranking.ceiling)
+    is_left = ~np.isin(ranking.keys, np.array(sorted(keys), dtype=np.int64))
+    return Ranking(ranking.keys[is_left], ranking.scores[is_left], ranking.ceiling)
 
 
 def fused_signals(results: ArmResults) -> dict[str, Ranking]:

@@ -27,8 +27,8 @@ def corrected(name: str, metadata: Metadata, own: Sequence[Correction]) -> tuple
         if one.kind == "rename":
             name = one.change.name
         elif one.kind == "metadata":
-            kept = {field: value for field, value in metadata.items() if field not in one.change.removed}
-            metadata = {**kept, **one.change.metadata}
+            others = {field: value for field, value in metadata.items() if field not in one.change.removed}
+            metadata = {**others, **one.change.metadata}
     return name, metadata
 
 
