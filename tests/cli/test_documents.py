@@ -88,7 +88,7 @@ def test_labels_are_what_filters_ask_for(handbook: Run, tmp_path: Path) -> None:
 
 def test_a_deleted_document_is_gone_at_once(handbook: Run) -> None:
     (chunk,) = handbook("search", "QH-2087", "--kb", "手册", "--top-k", "1", "--json").json["chunks"]
-    assert handbook("delete", chunk["doc_id"], "--kb", "手册", "--json").json == {"deleted": chunk["doc_id"]}
+    assert handbook("delete", chunk["doc_id"], "--kb", "手册", "--json").json["deleted"] == chunk["doc_id"]
     left = handbook("search", "QH-2087", "--kb", "手册", "--json").json["chunks"]
     assert chunk["doc_id"] not in {one["doc_id"] for one in left}
     again = handbook("delete", chunk["doc_id"], "--kb", "手册")
@@ -111,8 +111,8 @@ def test_a_document_is_shown_and_deleted_by_its_name(handbook: Run, tmp_path: Pa
     refused = handbook("delete", "index.md", "--kb", "手册")
     assert refused.code == 2
     assert all(doc_id in refused.err for doc_id in ids)
-    assert handbook("delete", ids[0], "--kb", "手册", "--json").json == {"deleted": ids[0]}
-    assert handbook("delete", "index.md", "--kb", "手册", "--json").json == {"deleted": ids[1]}
+    assert handbook("delete", ids[0], "--kb", "手册", "--json").json["deleted"] == ids[0]
+    assert handbook("delete", "index.md", "--kb", "手册", "--json").json["deleted"] == ids[1]
     assert handbook("show", "index.md", "--kb", "手册").code == 2
 
 

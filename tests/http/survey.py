@@ -235,6 +235,8 @@ async def _settle(asked: Asking, url: str) -> Known:
     question = {"question": "报销比例", "doc_ids": ["d1"]}
     saved = (await asked.post(f"/v1/knowledge-bases/{base}/evaluation-cases", question)).json()["data"]
     run = (await asked.post(f"/v1/evaluation-sets/{saved['set']['id']}/runs", {"mode": "fulltext"})).json()["data"]
+    await asked.post(f"/v1/knowledge-bases/{base}/documents", {"doc_id": "gone", "name": "旧", "content": "旧的"})
+    gone = (await asked.http.delete(f"/v1/knowledge-bases/{base}/documents/gone")).json()["data"]
     return {
         "path.set_id": [saved["set"]["id"]],
         "path.case_id": [saved["case"]["id"]],
@@ -255,4 +257,6 @@ async def _settle(asked: Asking, url: str) -> Known:
         "path.vector_store_id": [str(base), "医保"],
         "path.file_id": [f"{base}/d1", "d2"],
         "path.log_id": [log["id"] for log in logs],
+        "path.receipt_id": [gone["receipt"]],
+        "path.subject_id": ["u7"],
     }

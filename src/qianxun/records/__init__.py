@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -37,6 +37,7 @@ from qianxun.core.errors import Overloaded, RecordsUnavailable
 from qianxun.records.database.acknowledged import Acknowledged, Loss, count_commit, open_acknowledged
 from qianxun.records.database.open import checkpoint, for_reading, for_single_statements, for_writing, open_database
 from qianxun.records.database.ownership import Claim
+from qianxun.records.database.rewriting import rewrite
 from qianxun.records.database.server import SQLITE, USUAL, Deadlocked, Reach
 
 Result = TypeVar("Result")
@@ -134,6 +135,13 @@ class Records:
                 count = count_commit(connection)
             if self.acknowledged is not None:
                 self.acknowledged.note(count)
+
+    def rewrite(self, tables: Sequence[str]) -> str:
+        """Has the database write itself anew without what was deleted, as far as it can be asked to. Returns what is
+        then not known, for people; "" where all of the file was written anew. Writers wait for it."""
+        with self._writer:
+            self._close_idle()
+            return rewrite(self.engine, tables)
 
     @contextmanager
     def leasing(self) -> Iterator[Connection]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
@@ -52,6 +53,7 @@ DOCUMENT = (
     "updated_at",
 )  # fmt: skip
 WITHDRAWN = "withdrawn"  # the reason of a deleted document that people deleted, though its file may still exist
+PURGED = "purged:"  # how that begins which the row of a purged document has in the place of its id
 AUDITED_IDS = 100  # documents of one batch that the audit log names; of the others it has the number
 FIELD_LIMITS = {"user_id": 128, "project_id": 128, "content_type": 64}
 
@@ -66,6 +68,7 @@ class Head:
     status: str
     fingerprint: str | None
     reason: str | None
+    is_purged: bool = False  # deleted so that not even its id is left
 
     @property
     def is_withdrawn(self) -> bool:
@@ -80,10 +83,43 @@ class _Decision:
     key: int
     generation: int
     known: bool  # the document has a row already
+    was_purged: bool = False  # … which has a digest in the place of its id
 
 
 def heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Head]:
     """The documents of these ids that have a row, deleted ones included."""
+    storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
+    found = _heads(tx, knowledge_base, storable_ids)
+    missing = {purged_id(knowledge_base, doc_id): doc_id for doc_id in storable_ids if doc_id not in found}
+    if missing and _has_purged(tx, knowledge_base):
+        purged = _heads(tx, knowledge_base, missing)
+        found |= {missing[digest]: replace(head, is_purged=True) for digest, head in purged.items()}
+    return found
+
+
+def _has_purged(tx: Connection, knowledge_base: int) -> bool:
+    """One look into the index of ids: next to no base has any."""
+    own = (DocumentRow.knowledge_base_id == knowledge_base) & (DocumentRow.status == "deleted")
+    among = (DocumentRow.doc_id >= PURGED) & (DocumentRow.doc_id < PURGED[:-1] + chr(ord(PURGED[-1]) + 1))
+    return tx.execute(select(DocumentRow.key).where(own, among).limit(1)).first() is not None
+
+
+def purged_id(knowledge_base: int, doc_id: str) -> str:
+    """What the row of a purged document has in the place of its id."""
+    return PURGED + blake2b(f"{knowledge_base}\0{doc_id}".encode(), digest_size=20).hexdigest()
+
+
+def forget_ids(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> int:
+    """Leaves of deleted documents that there was one, and its generation; not which. Returns how many."""
+    forgotten = 0
+    for doc_id in doc_ids:
+        own = (DocumentRow.knowledge_base_id == knowledge_base) & (DocumentRow.doc_id == doc_id)
+        gone = update(DocumentRow).where(own, DocumentRow.status == "deleted")
+        forgotten += tx.execute(gone.values(doc_id=purged_id(knowledge_base, doc_id), reason=None)).rowcount
+    return forgotten
+
+
+def _heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Head]:
     current = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation)
     query = select(
         DocumentRow.doc_id,
@@ -95,8 +131,7 @@ def heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[s
         DocumentRow.reason,
     ).outerjoin(VersionRow, current)
     query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
-    storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
-    return {doc_id: Head(*rest) for doc_id, *rest in select_in(tx, query, DocumentRow.doc_id, storable_ids)}
+    return {doc_id: Head(*rest) for doc_id, *rest in select_in(tx, query, DocumentRow.doc_id, list(doc_ids))}
 
 
 def stored_labels(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Labels]:
@@ -194,6 +229,8 @@ def check_id(doc_id: str) -> None:
     """Raises BadInput for what cannot be a document's id."""
     if not doc_id or len(doc_id) > ID_LIMIT or not is_storable(doc_id):
         raise BadInput(f"文档编号须为 1–{ID_LIMIT} 个字符，不含空字符（NUL）", hint="换一个更短的 doc_id")
+    if doc_id.startswith(PURGED):
+        raise BadInput(f"文档编号不能以 {PURGED} 开头：那是清除过的文档的记号", hint="换一个 doc_id")
 
 
 def _texts(document: Document) -> Iterator[tuple[str, str]]:
@@ -217,7 +254,7 @@ def _decide(tx: Connection, wave: list[Submission], known: Mapping[str, Head], r
             decisions.append(_Decision(submission, "created", next(fresh), submission.generation or 1, False))
             continue
         outcome, generation = _outcome(submission, head, retry)
-        decisions.append(_Decision(submission, outcome, head.key, generation, True))
+        decisions.append(_Decision(submission, outcome, head.key, generation, True, head.is_purged))
     return decisions
 
 
@@ -241,6 +278,9 @@ def _write_documents(tx: Connection, knowledge_base: int, work: list[_Decision])
         if not d.known
     ]
     insert_rows(tx, DocumentRow, DOCUMENT, created)
+    for again in (d for d in work if d.was_purged):
+        own = DocumentRow.key == again.key
+        tx.execute(update(DocumentRow).where(own).values(doc_id=again.submission.document.id))
     _move_heads(tx, [d for d in work if d.known and d.submission.prepared], now, served=True)
     _move_heads(tx, [d for d in work if d.known and not d.submission.prepared], now, served=False)
 

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 WAIT_SECONDS: Final = 0.02  # what a search waits for an answer
 CONNECT_SECONDS: Final = 2.0  # in the background
 FAILURES, PAUSE_SECONDS = 3, 5.0  # as many in a row, and the server is left alone for so long
+FORGET_SECONDS: Final = 60.0  # in which all keys of the server are looked through
 CONNECTIONS: Final = 8
 STORING: Final = 64  # answers on their way to the server; more are not stored
 SCORE_SECONDS: Final = 24 * 3600
@@ -177,6 +178,24 @@ class RedisCache:
             return asyncio.gather(*(self._client.ping() for _ in range(CONNECTIONS)))
 
         self._is_connected = await _attempt(self._reading, CONNECT_SECONDS, ping_all) is not None
+
+    async def forget(self, knowledge_base: int, identity: str) -> int:
+        await asyncio.gather(*self._storing, return_exceptions=True)  # what is on its way would come after this
+        await self._near.forget(knowledge_base, identity)
+        patterns = (f"rag:retrieval:{knowledge_base}:*", f"rag:rerank:{identity}:*")
+
+        async def remove() -> int:
+            for pattern in patterns:
+                async for key in self._client.scan_iter(match=pattern, count=1000):
+                    await self._client.delete(key)
+            left = 0
+            for pattern in patterns:
+                async for _ in self._client.scan_iter(match=pattern, count=1000):
+                    left += 1
+            return left
+
+        found = await _attempt(self._writing, FORGET_SECONDS, remove)
+        return -1 if found is None else found
 
     async def aclose(self) -> None:
         """What is on its way is given up."""

@@ -21,6 +21,8 @@ from qianxun.doors.cli.commands.evaluate import evaluate, tune
 from qianxun.doors.cli.commands.evaluation_sets import app as evaluation_sets
 from qianxun.doors.cli.commands.examples import app as examples
 from qianxun.doors.cli.commands.governance.audit import app as audit
+from qianxun.doors.cli.commands.governance.receipts import app as receipts
+from qianxun.doors.cli.commands.governance.receipts import purge
 from qianxun.doors.cli.commands.graph import app as graph
 from qianxun.doors.cli.commands.keys import app as keys
 from qianxun.doors.cli.commands.layered import tables, texts
@@ -128,7 +130,7 @@ for name, transfer in (("export", export_file), ("import", import_file), ("clone
     bases.command(name)(transfer)
 app.add_typer(bases, name="kb")
 for commands in (
-    (add, search, ask, chat, texts, tables, show, delete, verify, rebuild),
+    (add, search, ask, chat, texts, tables, show, delete, purge, verify, rebuild),
     (doctor, demo, logs, replay, tune, migrate, copy, serve, worker, mcp),
 ):
     for command in commands:
@@ -140,3 +142,4 @@ app.add_typer(examples, name="examples")
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
 app.add_typer(audit, name="audit")
+app.add_typer(receipts, name="receipts")

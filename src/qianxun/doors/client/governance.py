@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from qianxun.core.codec.plain import read
 from qianxun.core.codec.wire import SHAPES
 from qianxun.core.governance.audit import AuditEntry, AuditVerdict
+from qianxun.core.governance.receipts import Receipt, read_receipt
 from qianxun.doors.client.connection import Request
+from qianxun.doors.client.payloads import segment
 from qianxun.doors.client.registered import Ask
+
+BASES: Final = "v1/knowledge-bases"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +27,10 @@ class ServiceGovernance:
     @property
     def audit(self) -> ServiceAudit:
         return ServiceAudit(self.ask)
+
+    @property
+    def receipts(self) -> ServiceReceipts:
+        return ServiceReceipts(self.ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +52,41 @@ class ServiceAudit:
         return await self.ask(
             Request("GET", "v1/audit/verify", params=params), lambda data: read(AuditVerdict, data, SHAPES)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceReceipts:
+    """Deletions that can be proved."""
+
+    ask: Ask
+
+    async def delete(self, knowledge_base: int, doc_ids: Sequence[str], *, purge: bool = False) -> Receipt:
+        """One after the other; the receipt is that of the last one. Raises NotFound if it does not exist."""
+        found = [await self._delete(f"{BASES}/{knowledge_base}/documents/{segment(one)}", purge) for one in doc_ids]
+        return found[-1]
+
+    async def delete_knowledge_base(self, knowledge_base: int, *, purge: bool = False) -> Receipt:
+        return await self._delete(f"{BASES}/{knowledge_base}", purge)
+
+    async def _delete(self, path: str, purge: bool) -> Receipt:
+        request = Request("DELETE", path, params={"purge": "true"} if purge else {}, takes_long=purge)
+        receipt_id: str = await self.ask(request, lambda data: data["receipt"])
+        return await self.get(receipt_id)
+
+    async def purge_subject(self, user_id: str) -> Receipt:
+        return await self.ask(Request("POST", f"v1/subjects/{segment(user_id)}/purge", {}, takes_long=True), _receipt)
+
+    async def list(self, *, limit: int = 50, before: str = "") -> list[Receipt]:
+        params = {"limit": str(limit)} | ({"before": before} if before else {})
+        request = Request("GET", "v1/receipts", params=params)
+        return await self.ask(request, lambda data: [_receipt(one) for one in data["list"]])
+
+    async def get(self, receipt_id: str) -> Receipt:
+        return await self.ask(Request("GET", f"v1/receipts/{segment(receipt_id)}"), _receipt)
+
+    async def key(self) -> str:
+        return await self.ask(Request("GET", "v1/receipts/key"), lambda data: str(data["public_key"]))
+
+
+def _receipt(data: Any) -> Receipt:
+    return read_receipt(json.dumps(data))

@@ -38,7 +38,7 @@ from qianxun.doors.http.native import (
     query,
     retrieval,
 )
-from qianxun.doors.http.native.governance import audit
+from qianxun.doors.http.native.governance import audit, receipts
 from qianxun.doors.http.openai import chat, embeddings, files, vector_stores
 from qianxun.doors.http.openai import models as openai_models
 from qianxun.doors.http.openai import responses as openai_responses
@@ -58,8 +58,8 @@ CORS_HEADERS: Final = ("Authorization", "Content-Type", "X-API-Key", "Accept-Lan
 # Routing tries them in this order for every request: the most frequent come first.
 ROUTES: Final = (
     retrieval, layered, query, dify, rerank, vector_stores, chat, embeddings, health, bases, documents,
-    explain, events, logs, evaluation_sets, operations, models, audit,
-    openai_models, openai_responses, files, mcp, api_docs, metrics, landing,
+    explain, events, logs, evaluation_sets, operations, models,
+    openai_models, openai_responses, files, mcp, api_docs, metrics, landing, audit, receipts,
     console,
 )  # fmt: skip
 

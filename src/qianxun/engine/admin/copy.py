@@ -20,8 +20,10 @@ from qianxun.engine.settings import Settings
 from qianxun.examples.schema import models, version_table
 from qianxun.examples.store import stamp_of, upgrade
 from qianxun.records import Records
+from qianxun.records.database.open import parse
 from qianxun.records.database.postgres import BACKEND
 from qianxun.records.database.statements import insert_rows
+from qianxun.records.governance import audit
 from qianxun.records.schema import Base, Counter, LeaseRow, OutboxClaimRow, SchemaReaderRow
 from qianxun.records.sealing import FILE_NAME
 
@@ -55,10 +57,17 @@ def copy_database(source: Settings, target: Settings, started: Callable[[int], W
     schemas = {"source_schema": source.records.schema, "target_schema": target.records.schema}
     with own_records(source) as read, own_records(target) as written:
         copied = copy_records(read, written, started(count_rows(read, source.records.schema)), **schemas)
+        place = _place(target)
+        read.run(lambda tx: audit.append(tx, "", "database.copy", place, tenant=""))
     secret, copied_secret = source.folder / FILE_NAME, target.folder / FILE_NAME
     if secret.is_file() and secret.resolve() != copied_secret.resolve() and not copied_secret.exists():
         shutil.copy2(secret, copied_secret)
     return copied
+
+
+def _place(settings: Settings) -> str:
+    """Where a copy is, without the password to it: receipts of later deletions name it."""
+    return parse(settings.records.url).render_as_string() if settings.records.url else str(settings.folder.resolve())
 
 
 def count_rows(source: Records, schema: str = "") -> int:

@@ -47,7 +47,7 @@ from qianxun.engine.engine import Engine
 from qianxun.records import documents, graph
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.disk_errors import is_disk_full
-from qianxun.records.governance import corrections
+from qianxun.records.governance import audit, corrections
 from qianxun.records.schema import (
     ChunkRow,
     DocumentRow,
@@ -84,6 +84,13 @@ async def export_base(engine: Engine, knowledge_base: int, file: Path, watch: Wa
     The file appears under its name once it is whole and durable. Raises NotFound, and BadInput for a file that exists.
     """
     base = await engine.base(knowledge_base)
+    exported = await _exported(base, file, watch)
+    place = os.path.abspath(file)  # noqa: ASYNC240  # receipts of later deletions name it among the copies
+    await base.records.write(lambda tx: audit.append(tx, "", "base.export", place, knowledge_base=base.id))
+    return exported
+
+
+async def _exported(base: OpenBase, file: Path, watch: Watch = nothing) -> Transferred:
     counts = await asyncio.to_thread(_write_file, base, file, watch)
     return Transferred(base.about, *counts)
 
@@ -224,7 +231,7 @@ async def clone_base(engine: Engine, knowledge_base: int, name: str, watch: Watc
     """A second base with the same content and settings."""
     with TemporaryDirectory(prefix="qianxun-clone-") as folder:
         file = Path(folder) / "base"
-        await export_base(engine, knowledge_base, file)
+        await _exported(await engine.base(knowledge_base), file)
         return await import_base(engine, file, name=name, watch=watch)
 
 

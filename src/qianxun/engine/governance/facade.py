@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 from qianxun.engine.governance.audit import AuditLog
 from qianxun.engine.governance.corrections import Corrections
-from qianxun.records import Records
-
-if TYPE_CHECKING:
-    from qianxun.bases.base import OpenBase
-
-
-class Host(Protocol):
-    """What is needed of an engine."""
-
-    @property
-    def records(self) -> Records: ...
-    @property
-    def tenant(self) -> str: ...
-    async def base(self, knowledge_base: int) -> OpenBase: ...
+from qianxun.engine.governance.host import Host
+from qianxun.engine.governance.receipts import Receipts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +25,8 @@ class Governance:
     def corrections(self) -> Corrections:
         """What people corrected: chunks, documents, the results of questions."""
         return Corrections(self.engine)
+
+    @property
+    def receipts(self) -> Receipts:
+        """Deletions that can be proved."""
+        return Receipts(self.engine)

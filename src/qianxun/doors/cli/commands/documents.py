@@ -17,6 +17,7 @@ from rich.text import Text
 
 from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import BadInput, NotFound, ServiceUnavailable
+from qianxun.doors.cli.commands.governance.receipts import show_receipt
 from qianxun.doors.cli.i18n import Stopped, done, hint, out, print_folded, print_json, tr
 from qianxun.doors.cli.progress import AddProgress, bars, waiting
 from qianxun.doors.cli.session import (
@@ -32,6 +33,7 @@ from qianxun.doors.cli.session import (
 from qianxun.doors.cli.views.drawing import label, minutes, place_of, printable
 
 if TYPE_CHECKING:
+    from qianxun.core.governance.receipts import Receipt
     from qianxun.core.governance.validity import Validity
     from qianxun.core.ingest_types import Labels, Report
     from qianxun.core.types import Chunk, DocumentState, KnowledgeBase, MetadataValue
@@ -322,21 +324,35 @@ DocumentArgument = Annotated[
 ]
 
 
-def delete(context: typer.Context, document: DocumentArgument, kb: BaseOption, as_json: JsonFlag = False) -> None:
-    """删除一个文档，立即生效 · delete one document, at once"""
+def delete(
+    context: typer.Context,
+    document: DocumentArgument,
+    kb: BaseOption,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="连文件里的字节一起清除，并逐字节查过 · its bytes, too, and prove it")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """删除一个文档，立即生效，并给出凭证 · delete one document, at once, with a receipt"""
     session = session_of(context)
 
-    async def work(library: Library) -> DocumentState:
+    async def work(library: Library) -> tuple[DocumentState, Receipt]:
         base = await find_base(library, kb, session.start)
         found = await find_document(library, base, document, session.start)
-        if not await library.delete_document(base.id, found.doc_id):
-            raise _no_document(base, document, session.start)
-        return found
+        try:
+            return found, await library.governance.receipts.delete(base.id, [found.doc_id], purge=purge)
+        except NotFound:
+            raise _no_document(base, document, session.start) from None
 
-    deleted = with_library(session, work)
+    deleted, receipt = with_library(session, work)
     if as_json:
-        print_json({"deleted": deleted.doc_id})
+        print_json({"deleted": deleted.doc_id, "receipt": receipt.id, "is_complete": receipt.is_complete})
         return
+    if purge:
+        show_receipt(receipt)
+    else:
+        see = f"{session.start} receipts show {receipt.id}"
+        hint(f"凭证 {receipt.id}：{see}", f"Receipt {receipt.id}: {see}")
     shown = escape(deleted.doc_id if document == deleted.doc_id else f"{deleted.name}（{deleted.doc_id}）")
     done(f"已删除 {shown}", f"Deleted {shown}")
 

@@ -21,6 +21,7 @@ from qianxun.doors.http.console.pages import (
     keys,
     logs,
     models,
+    receipts,
     sign_in,
     tables,
 )
@@ -30,7 +31,7 @@ MODULES: Final = (bench, bases, ask, evaluation, logs, graph, tables, examples, 
 PAGES: Final[tuple[Page, ...]] = tuple(module.PAGE for module in MODULES)
 
 # Pages that are reached from others.
-INNER: Final = (sign_in.router, bases.uploads, base_settings.router, document.router)
+INNER: Final = (sign_in.router, bases.uploads, base_settings.router, document.router, receipts.router)
 
 router = APIRouter(include_in_schema=False)
 for _part in (assets.router, *INNER, *(module.router for module in MODULES)):

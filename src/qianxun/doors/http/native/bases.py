@@ -87,6 +87,17 @@ class Deleted(BaseModel):
     deleted: bool = True
 
 
+class DeletedWithReceipt(Deleted):
+    receipt: str | None = Field(default=None, description="删除凭证的编号：GET /v1/receipts/{receipt_id}")
+    is_complete: bool | None = Field(default=None, description="逐处读过，什么也没有剩下")
+
+
+Purge = Annotated[
+    bool,
+    Query(description="true：连数据库与索引文件里的字节、日志里的编号一起清除并逐字节查过；与它们的大小成正比地慢"),
+]
+
+
 @router.post(
     "",
     summary="新建知识库",
@@ -156,8 +167,8 @@ async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEng
     "/{knowledge_base_id}",
     summary="删除知识库及其中的一切",
     dependencies=[Writer],
-    **returns(Envelope[Deleted], 404, 422, 507),
+    **returns(Envelope[DeletedWithReceipt], 404, 422, 507),
 )
-async def delete(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
-    await engine.delete_knowledge_base(knowledge_base_id)
-    return success({"deleted": True})
+async def delete(knowledge_base_id: BaseId, engine: TenantEngine, purge: Purge = False) -> Response:
+    receipt = await engine.governance.receipts.delete_knowledge_base(knowledge_base_id, purge=purge)
+    return success({"deleted": True, "receipt": receipt.id, "is_complete": receipt.is_complete})

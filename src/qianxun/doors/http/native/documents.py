@@ -41,7 +41,7 @@ from qianxun.core.types import (
 )
 from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of, write_slot
 from qianxun.doors.http.field_errors import InvalidField
-from qianxun.doors.http.native.bases import Deleted
+from qianxun.doors.http.native.bases import DeletedWithReceipt, Purge
 from qianxun.doors.http.native.uploads import Form, received
 from qianxun.doors.http.openapi import returns
 from qianxun.doors.http.request_models import RequestModel
@@ -309,11 +309,22 @@ async def replace(
 
 
 @router.delete(
-    "/{doc_id:id}", summary="删除一个文档", dependencies=[Writer], **returns(Envelope[Deleted], 404, 422, 507)
+    "/{doc_id:id}",
+    summary="删除一个文档",
+    dependencies=[Writer],
+    **returns(Envelope[DeletedWithReceipt], 404, 422, 507),
 )
 async def delete(
-    knowledge_base_id: BaseId, doc_id: DocId, engine: TenantEngine, file_missing: FileMissing = False
+    knowledge_base_id: BaseId,
+    doc_id: DocId,
+    engine: TenantEngine,
+    file_missing: FileMissing = False,
+    purge: Purge = False,
 ) -> Response:
+    """给出凭证：从哪里去除了什么，删后逐处读过。因文件不在而删除的（`file_missing`）没有凭证。"""
+    if not file_missing:
+        receipt = await engine.governance.receipts.delete(knowledge_base_id, [doc_id], purge=purge)
+        return success({"deleted": True, "receipt": receipt.id, "is_complete": receipt.is_complete})
     if not await engine.delete_document(knowledge_base_id, doc_id, file_missing=file_missing):
         raise NotFound(f"知识库 {knowledge_base_id} 中没有文档“{doc_id}”", hint="它也许已经删除")
     return success({"deleted": True})

@@ -140,7 +140,7 @@ def _documents(counts: dict[str, int]) -> int:
 @router.post("/console/bases/{knowledge_base_id}/delete", dependencies=[Writer])
 async def delete_base(request: Request, engine: TenantEngine, knowledge_base_id: BaseId) -> Response:
     about = await engine.knowledge_base(knowledge_base_id)
-    await engine.delete_knowledge_base(about.id)
+    await engine.governance.receipts.delete_knowledge_base(about.id)
     return redirect(request, PAGE.path, translate(request, f"删除了知识库“{about.name}”", f"Deleted “{about.name}”"))
 
 
@@ -198,8 +198,10 @@ async def selected(request: Request, engine: TenantEngine, knowledge_base_id: Ba
         count = await engine.contents.retry(about.id, doc_ids)
         note = translate(request, f"重试 {count} 篇文档", f"{count} documents will be tried again")
     else:
-        count = await engine.contents.delete(about.id, doc_ids)
+        receipt = await engine.governance.receipts.delete(about.id, doc_ids)
+        count = receipt.documents
         note = translate(request, f"删除了 {count} 篇文档", f"{count} documents deleted")
+        return redirect(request, f"/console/receipts/{receipt.id}", note)
     return redirect(request, _path(about), note)
 
 

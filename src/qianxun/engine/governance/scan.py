@@ -1,0 +1,77 @@
+"""Files read byte by byte for passages of texts that should be in none of them any more."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+PASSAGES: Final = 32  # that are searched for, spread over all texts
+LENGTH: Final = 12  # characters of one: short enough to lie within a page, long enough to be nobody else's
+SHORTEST: Final = 6  # of a text that is shorter than that
+ENCODINGS: Final = ("utf-8", "utf-16-le", "utf-16-be", "gb18030", "json")
+WEIGHTS: Final = "models"  # a folder of downloaded models, in which no text of users is ever written
+
+_RUN: Final = re.compile(r"\S+")
+
+
+@dataclass(slots=True)
+class Hits:
+    """What was read, and in which files each passage was found."""
+
+    files: int = 0
+    bytes: int = 0
+    found: dict[str, set[str]] = field(default_factory=dict)  # passage → files
+
+
+def passages(texts: Sequence[str]) -> list[str]:
+    """Some words of every text, without a space in them, and no more than `PASSAGES` in all."""
+    found: list[str] = []
+    share = max(PASSAGES // max(len(texts), 1), 1)
+    for text in texts[:PASSAGES]:
+        runs = _RUN.findall(text)
+        windows = [run[at : at + LENGTH] for run in runs for at in range(0, len(run) - LENGTH + 1, LENGTH)]
+        if windows:
+            found += windows[:: -(-len(windows) // share)]
+        else:
+            found += [run for run in sorted(runs, key=len, reverse=True)[:1] if len(run) >= SHORTEST]
+    return list(dict.fromkeys(found))
+
+
+def scan(folder: Path, wanted: Sequence[str]) -> Hits:
+    """Every file below the folder, but for the weights of models."""
+    hits = Hits()
+    needles = [(passage, needle) for passage in wanted for needle in _encoded(passage)]
+    for path in _files(folder):
+        try:
+            with path.open("rb") as opened:
+                size = os.fstat(opened.fileno()).st_size
+                hits.files, hits.bytes = hits.files + 1, hits.bytes + size
+                if not size:
+                    continue
+                with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                    for passage, needle in needles:
+                        if content.find(needle) >= 0:
+                            hits.found.setdefault(passage, set()).add(str(path.relative_to(folder)))
+        except FileNotFoundError:  # an index was merged meanwhile
+            continue
+    return hits
+
+
+def _encoded(passage: str) -> Iterator[bytes]:
+    for encoding in ENCODINGS:
+        yield json.dumps(passage)[1:-1].encode() if encoding == "json" else passage.encode(encoding, "replace")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if Path(place) != folder or name != WEIGHTS)
+        for name in sorted(names):
+            path = Path(place) / name
+            if path.is_file() and not path.is_symlink():
+                yield path
