@@ -33,7 +33,7 @@ from qianxun.records.governance.deletion import Footprint
 from qianxun.records.schema import Base
 
 MOST_COPIES = 100  # that a receipt names
-KEPT_NOTE = "{one.store} 留着 {one.left} 行：人所作的决定，文档回来时还要用；要连它们一起清除，用 purge"
+RETAINED_NOTE = "{one.store} 留着 {one.left} 行：人所作的决定，文档回来时还要用；要连它们一起清除，用 purge"
 DISK_NOTE = "磁盘上已释放的块、文件系统的快照与备份、固态硬盘的备用块，不在可证之内"
 PLAIN_NOTE = "只是删除：数据库与索引的文件里可能还有旧的字节，检索日志里还有文档的编号；要连它们一起清除，用 purge"
 REPLICAS_NOTE = "别的进程内存里的答案不会再被用到（每次使用前都与记录比对），至迟 {seconds:g} 秒后失效"
@@ -78,7 +78,7 @@ async def _delete_in(host: Host, base: OpenBase, doc_ids: Sequence[str], found: 
     # Corrections wait for their document to come back, unless it is purged.
     waiting = () if purge else tuple(f"records.{table}" for table in deletion.tables_by_id())
     found.removed += [one for one in rows if one.store not in waiting]
-    found.notes += [KEPT_NOTE.format(one=one) for one in rows if one.store in waiting and one.left]
+    found.notes += [RETAINED_NOTE.format(one=one) for one in rows if one.store in waiting and one.left]
     found.removed += await _index_left(base, before, found.texts or [""], doc_ids, whole=purge)
 
 
