@@ -6,18 +6,20 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from qianxun.bases.graph_cache import GraphCache, GraphReader
 from qianxun.bases.in_force import NOTHING_KNOWN, InForce
 from qianxun.bases.known_terms import KnownTerms
 from qianxun.bases.lease import LeaseKeeper
 from qianxun.bases.table_cache import TableCache
+from qianxun.core.governance.access import Principal
 from qianxun.core.governance.corrections import QuestionRule
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, RetrieverArm, nothing
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.system.fair_slots import FairSlots
-from qianxun.core.types import IndexStamp, KnowledgeBase
+from qianxun.core.types import IndexStamp, KnowledgeBase, Population
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.models.registry import is_registered
@@ -28,6 +30,7 @@ from qianxun.records.tenancy import BaseRecords
 from qianxun.text.chinese import Analyser
 
 Result = TypeVar("Result")
+VIEWS: Final = 200  # principals whose view of a base is kept
 Version: TypeAlias = tuple[int, int]  # (document, generation)
 
 
@@ -123,6 +126,8 @@ class OpenBase:
     rules: tuple[QuestionRule, ...] = ()  # for questions, as read at the state ``rules_at`` under that model
     rules_at: tuple[int, str] | None = None
     reader: GraphReader = field(default_factory=GraphReader)  # how far a model has read the base for its graph
+    view: View | None = None  # set on what a principal sees of a base (`bases.seen`)
+    views: LRUCache[Principal, OpenBase] = field(default_factory=lambda: LRUCache(VIEWS))  # of the whole base
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Sequence[RetrieverArm] | None = None  # None: the standard ones
     indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
@@ -147,6 +152,16 @@ class OpenBase:
     @property
     def model_name(self) -> str:
         return self.model.name if self.model else ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """Of which base, at which state of its records, a base is what one principal sees."""
+
+    whole: OpenBase
+    principal: Principal
+    state: int
+    population: Population
 
 
 def stamp_for(about: KnowledgeBase, model: EmbeddingModel | None, analyser: Analyser) -> IndexStamp:

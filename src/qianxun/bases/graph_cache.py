@@ -16,7 +16,7 @@ import numpy as np
 from qianxun.bases.known_terms import WriteWatch
 from qianxun.core.graph_types import Alias, ChunkFacts
 from qianxun.core.system.cache import LRUCache
-from qianxun.core.types import Attributes, ChunkKind, Filter, Keys, matches
+from qianxun.core.types import Attributes, ChunkKind, Everything, Filter, Keys, Population, matches
 from qianxun.records.graph import GraphChunks
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class GraphCache(WriteWatch):
         self._revisions: dict[int, int] = {}  # chunk → revision of its facts
         self._chunks: GraphChunks | None = None
         self._attributes: dict[int, Attributes] = {}  # by document, of those that a filter needed
-        self._restricted: LRUCache[str, KnowledgeGraph] = LRUCache(RESTRICTED)  # by the filter's repr: 1 is not true
+        self._restricted: LRUCache[str, KnowledgeGraph] = LRUCache(RESTRICTED)
         self._used: float | None = None
 
     # ── up to date with the records ──────────────────────────────────────────────────────────────
@@ -84,8 +84,8 @@ class GraphCache(WriteWatch):
         """As of the last step; before the first, of nothing. Never of the columns: a thread may be changing them."""
         return _empty_graph() if self._graph is None else self._graph
 
-    def restricted(self, where: Filter) -> KnowledgeGraph | None:
-        return self._restricted.get(repr(where))
+    def restricted(self, where: Filter, within: Population | None = None) -> KnowledgeGraph | None:
+        return self._restricted.get(_name(where, within))
 
     def unknown_versions(self) -> dict[int, int]:
         """Document → generation, of the documents whose attributes a filter needs and that are not loaded."""
@@ -94,21 +94,26 @@ class GraphCache(WriteWatch):
         versions = zip(self._chunks.documents.tolist(), self._chunks.generations.tolist(), strict=True)
         return {document: at for document, at in versions if document not in self._attributes}
 
-    def restrict(self, where: Filter, attributes: dict[int, Attributes]) -> KnowledgeGraph:
-        """The graph of the chunks that pass the filter, as if there were no others."""
+    def restrict(
+        self, where: Filter, attributes: dict[int, Attributes], within: Population | None = None
+    ) -> KnowledgeGraph:
+        """The graph of the chunks that pass the filter, as if there were no others; of these documents alone."""
         self._attributes |= attributes
-        graph = self.whole.restricted(self._allowed(where))
-        self._restricted.put(repr(where), graph)
+        graph = self.whole.restricted(self._allowed(where, within))
+        self._restricted.put(_name(where, within), graph)
         return graph
 
-    def _allowed(self, where: Filter) -> Keys:
+    def _allowed(self, where: Filter, within: Population | None) -> Keys:
         chunks = self._chunks
         if chunks is None:
             return np.empty(0, dtype=np.int64)
+        own = chunks.keys if within is None else chunks.keys[np.isin(chunks.documents, within.documents)]
+        if isinstance(where, Everything):
+            return own
         prose = self._passing(np.unique(chunks.documents[~chunks.are_tables]), where, "text")
         tables = self._passing(np.unique(chunks.documents[chunks.are_tables]), where, "table")
         passes = np.where(chunks.are_tables, np.isin(chunks.documents, tables), np.isin(chunks.documents, prose))
-        return chunks.keys[passes]
+        return np.intersect1d(chunks.keys[passes], own) if within is not None else chunks.keys[passes]
 
     def _passing(self, documents: Keys, where: Filter, kind: ChunkKind) -> Keys:
         """The documents whose chunks of this kind pass. One whose attributes have been deleted does not."""
@@ -127,6 +132,11 @@ class GraphCache(WriteWatch):
 
     def is_in_use(self, seconds: float) -> bool:
         return self._used is not None and time.monotonic() - self._used < seconds
+
+
+def _name(where: Filter, within: Population | None) -> str:
+    """By the filter's repr, in which 1 is not true."""
+    return f"{where!r}{'' if within is None else within.digest}"
 
 
 @cache

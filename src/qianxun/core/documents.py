@@ -226,6 +226,7 @@ class Document:
     pairs: tuple[QAPair, ...] = ()
     source: str = ""  # where it came from: a path, a URL, an event
     label_names: tuple[str, ...] = ()  # of a file's metadata, the names that people gave; the rest is the file's own
+    access: tuple[str, ...] | None = None  # labels of those who may see it; None: as before, or as a rule has it
     created_at: datetime = field(default_factory=Unstated.here, compare=False)
     updated_at: datetime = field(default_factory=Unstated.here, compare=False)
 

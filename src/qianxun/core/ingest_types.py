@@ -19,6 +19,7 @@ class Labels:
     content_type: str = ""
     tags: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=dict)
+    access: tuple[str, ...] | None = None  # labels of those who may see them; None: as before, or as a rule has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ class LogEntry:
     id: int = 0
     feedback: Feedback | None = None
     is_zero: bool | None = None  # None: derived from the results
+    principal: str | None = None  # who asked; None: one who sees everything
 
     @property
     def zero(self) -> bool:

@@ -17,6 +17,7 @@ from qianxun.core.types import (
     Inventory,
     Keys,
     Message,
+    Population,
     Query,
     Ranking,
     Recall,
@@ -170,14 +171,24 @@ class Index(Protocol):
         """Removes, then adds; all or nothing, durable when it returns, idempotent."""
 
     async def nearest(
-        self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
+        self,
+        vector: Vector,
+        limit: int,
+        where: Filter = EVERYTHING,
+        field: VectorField = "content",
+        within: Population | None = None,
     ) -> Ranking:
-        """The nearest entries that pass ``where``; scores are cosines. Exact while the base is small."""
+        """The nearest entries that pass ``where``; scores are cosines. Exact while the base, or the population, is
+        small.
+
+        ``within``, here and below: as if the index held nothing but these documents. It is given only to an index that
+        has an attribute ``counts_within`` which is true (`core.types.Population`).
+        """
 
     async def cosines(self, vector: Vector, keys: Keys) -> Scores:
         """What `nearest` would say of these chunks, in their order; not a number for a chunk it has no vector of."""
 
-    async def likeness(self) -> float:
+    async def likeness(self, within: Population | None = None) -> float:
         """The mean cosine between two different chunks, from an even sample: how little a cosine tells apart here.
 
         A small base is taken to be as mixed as others are.
@@ -190,10 +201,11 @@ class Index(Protocol):
         where: Filter = EVERYTHING,
         require: Literal["all", "any"] = "any",
         bm25: Bm25 = BM25,
+        within: Population | None = None,
     ) -> Ranking:
         """BM25 over words and grams, with ``Ranking.ceiling`` set. ``require`` speaks of the words."""
 
-    async def count(self, terms: Terms) -> TermCounts:
+    async def count(self, terms: Terms, within: Population | None = None) -> TermCounts:
         """In how many content entries each term stands; the deleted may count until the index has merged."""
 
     async def watermark(self) -> int:

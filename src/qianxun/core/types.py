@@ -118,6 +118,17 @@ class Query:
     where: Filter = EVERYTHING
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Population:
+    """The documents that there are for a search, by key, ascending. What an index counts, it counts among them alone.
+
+    Two with the same ``digest`` are the same.
+    """
+
+    documents: Keys
+    digest: str
+
+
 class Hit(NamedTuple):
     """A chunk's key and a score. Text and metadata are joined from the records."""
 

@@ -8,6 +8,7 @@ from qianxun.answer import run as steps
 from qianxun.answer.question_log import answer_entry
 from qianxun.answer.state import Answering, AnswerState, graph_or_reason
 from qianxun.bases.base import OpenBase
+from qianxun.bases.seen import requester_of
 from qianxun.core.governance.validity import checked_as_of
 from qianxun.core.layered_options import of_base
 from qianxun.core.options import AskOptions, check, search_options
@@ -45,7 +46,7 @@ async def answering(
         graph=graph,
         tables=lambda query: search_tables(base, query, chosen, search),
         parsers=parsers,
-        note=lambda state, answer: journal.note_entry(entry(state, answer)),
+        note=lambda state, answer: journal.note_entry(entry(state, answer), requester_of(base)),
         as_of=as_of,
         check=options.check or config.get("check") or "strict",
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed
+from qianxun.core.governance.access import Principal, principal_of
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.options import (
     AskChoices,
@@ -101,6 +102,7 @@ class Engine:
     _work: asyncio.Event = field(repr=False)
     # Every other part is shared by all tenants: a field that `of` should not copy by reference has no place here.
     tenant: str = LOCAL_TENANT
+    principal: Principal | None = None  # on whose behalf it reads; None: as the owner, who sees everything
 
     @staticmethod
     @asynccontextmanager
@@ -150,6 +152,11 @@ class Engine:
     def of(self, tenant: str) -> Engine:
         """The same engine as another tenant sees it. Raises BadInput for what cannot be a tenant's name."""
         return self if tenant == self.tenant else replace(self, tenant=bases.check_tenant(tenant))
+
+    def as_principal(self, *labels: str, name: str = "") -> Engine:
+        """The same engine as one with these labels (``user:alice``, ``group:财务``) sees it: it can only read, and what
+        it may not see is not there; without labels, as anybody sees it. Raises BadInput for what is no label."""
+        return replace(self, principal=principal_of(labels, name))
 
     @property
     def registry(self) -> Registry:
@@ -589,7 +596,8 @@ class Engine:
     @property
     def logs(self) -> Logs:
         """The log of searches and questions."""
-        return Logs(self.records, self.journal, self.tenant, lambda entry: propose_rules(self, entry))
+        owner = self if self.principal is None else replace(self, principal=None)
+        return Logs(self.records, self.journal, self.tenant, lambda one: propose_rules(owner, one), self.principal)
 
     @property
     def governance(self) -> Governance:
@@ -620,10 +628,10 @@ class Engine:
 
     async def base(self, knowledge_base: int) -> OpenBase:
         """The opened base, for the parts of this package that work on one."""
-        return await self._bases.get(knowledge_base, self.tenant)
+        return await self._bases.seen(knowledge_base, self.tenant, self.principal)
 
     def _opened(self, knowledge_base: int) -> AbstractAsyncContextManager[OpenBase]:
-        return self._bases.opened(knowledge_base, self.tenant)
+        return self._bases.opened(knowledge_base, self.tenant, self.principal)
 
     def _own(self, knowledge_base: int) -> BaseRecords:
-        return self._bases.own(knowledge_base, self.tenant)
+        return self._bases.own(knowledge_base, self.tenant, self.principal)

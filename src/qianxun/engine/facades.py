@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
+from qianxun.bases.seen import requester_of
 from qianxun.core.errors import BadInput, RecallFailed
+from qianxun.core.governance.access import Principal
 from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentQuery, Facet
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
@@ -210,13 +212,14 @@ class Logs:
     journal: Journal
     tenant: str
     propose: Callable[[LogEntry], Awaitable[object]]  # what a rating suggests
+    principal: Principal | None = None  # who sees, of bases with access labels, its own searches alone
 
     async def list(self, *, limit: int = 50, before: int | None = None, **chosen: Unpack[LogChoices]) -> list[LogEntry]:
         """The newest first; ``chosen`` are fields of `LogFilter`. ``before`` is the id at which the last page ended."""
         await self.journal.flush()
         wanted = LogFilter(**chosen)
         return await self.records.read(
-            lambda tx: logs.listed(tx, wanted, tenant=self.tenant, limit=limit, before=before)
+            lambda tx: logs.listed(tx, wanted, tenant=self.tenant, limit=limit, before=before, principal=self.principal)
         )
 
     async def counts(
@@ -228,19 +231,23 @@ class Logs:
             raise BadInput(f"要 1–{MOST_STRETCHES} 个从早到晚的时刻", hint="减少段数，或核对次序")
         await self.journal.flush()
         wanted = LogFilter(**chosen)
-        found = await self.records.read(lambda tx: logs.counts(tx, wanted, starts, slow_at_ms, tenant=self.tenant))
+        found = await self.records.read(
+            lambda tx: logs.counts(tx, wanted, starts, slow_at_ms, tenant=self.tenant, principal=self.principal)
+        )
         return tuple(found)
 
     async def get(self, log_id: int) -> LogEntry:
         """Raises NotFound."""
         await self.journal.flush()
-        return await self.records.read(lambda tx: logs.get(tx, log_id, tenant=self.tenant))
+        return await self.records.read(lambda tx: logs.get(tx, log_id, tenant=self.tenant, principal=self.principal))
 
     async def rate(self, log_id: int, feedback: Feedback) -> LogEntry:
         """Stores a person's feedback on an answer, in place of the earlier one; of the chunks that it names rules
         for the question are proposed. Raises NotFound."""
         await self.journal.flush()
-        entry = await self.records.write(lambda tx: logs.rate(tx, log_id, feedback, tenant=self.tenant))
+        entry = await self.records.write(
+            lambda tx: logs.rate(tx, log_id, feedback, tenant=self.tenant, principal=self.principal)
+        )
         await self.propose(entry)
         return entry
 
@@ -305,7 +312,8 @@ class Searches:
         options = self._chosen(base, choices)
         with self.bases.using(base):
             recall = await gather(base, query, mode, options, surroundings=surroundings, trace_id=trace_id)
-        self.journal.note_entry(gather_entry(base.about, options, recall, elsewhere=surroundings is not None))
+        entry = gather_entry(base.about, options, recall, elsewhere=surroundings is not None)
+        self.journal.note_entry(entry, requester_of(base))
         return recall
 
     async def texts(self, base: OpenBase, query: str, options: TextsOptions, trace_id: str) -> LayeredRecall:
@@ -332,7 +340,7 @@ class Searches:
 
         with self.bases.using(base):
             recall = await searching
-        self.journal.note(base.about, recall, params_of(options))
+        self.journal.note(base.about, recall, params_of(options), requester_of(base))
         log_layers(recall)
         self.hooks.layered(recall)
         return recall

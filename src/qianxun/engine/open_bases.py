@@ -20,7 +20,9 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase, Serving, read, stamp_for
 from qianxun.bases.lease import LEASE_SECONDS, LeaseKeeper
+from qianxun.bases.seen import seen_by, whole_of
 from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, LeaseLost, NotFound, QianxunError, RecallFailed
+from qianxun.core.governance.access import Principal
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, IndexBackend, nothing
 from qianxun.core.system.fair_slots import FairSlots
@@ -85,9 +87,9 @@ class OpenBases:
         base = self._open.get(knowledge_base)
         return base is not None and base.about.tenant == tenant
 
-    def own(self, knowledge_base: int, tenant: str) -> BaseRecords:
+    def own(self, knowledge_base: int, tenant: str, principal: Principal | None = None) -> BaseRecords:
         """The records of a base, in transactions that begin by checking whose it is."""
-        return BaseRecords(self.records, knowledge_base, tenant)
+        return BaseRecords(self.records, knowledge_base, tenant, principal)
 
     async def get(self, knowledge_base: int, tenant: str) -> OpenBase:
         """The opened base: its index is sound and up to date with the records, its settings are what another process
@@ -117,6 +119,8 @@ class OpenBases:
             oldest = self._recent.pop(number)
             if oldest is base or _has_work_to_come(oldest):
                 self._recent[number] = oldest
+            else:
+                oldest.views.clear()  # they have the base at hand, too
 
     # ── what other processes have changed ────────────────────────────────────────────────────────
 
@@ -141,8 +145,15 @@ class OpenBases:
 
         return await self._alone(base.id, followed)
 
+    async def seen(self, knowledge_base: int, tenant: str, principal: Principal | None) -> OpenBase:
+        """`get`, as a principal sees it."""
+        base = await self.get(knowledge_base, tenant)
+        return base if principal is None else await seen_by(base, principal)
+
     async def again_if_moved(self, base: OpenBase, search: Callable[[], Awaitable[Result]]) -> Result:
         """``search``, and once more where it failed because another process has put another index in place."""
+        if base.view is not None:  # what is seen of a base is made anew for every request
+            return await search()
         serving = base.serving
         try:
             return await search()
@@ -180,9 +191,11 @@ class OpenBases:
         return True
 
     @asynccontextmanager
-    async def opened(self, knowledge_base: int, tenant: str) -> AsyncIterator[OpenBase]:
-        """`get` and `using` together."""
-        base = await self.get(knowledge_base, tenant)
+    async def opened(
+        self, knowledge_base: int, tenant: str, principal: Principal | None = None
+    ) -> AsyncIterator[OpenBase]:
+        """`seen` and `using` together."""
+        base = await self.seen(knowledge_base, tenant, principal)
         with self.using(base):
             yield base
 
@@ -196,10 +209,10 @@ class OpenBases:
             raise
         except Exception as error:  # raised again, or in its place why
             self.wake()
-            if self._open.get(base.id) is not base:
+            if self._open.get(base.id) is not whole_of(base):
                 raise bases.missing(base.id) from error
             raise
-        if self._open.get(base.id) is not base:
+        if self._open.get(base.id) is not whole_of(base):
             raise bases.missing(base.id)
 
     async def create(self, about: KnowledgeBase) -> None:

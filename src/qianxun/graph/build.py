@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from qianxun.bases.base import OpenBase
+from qianxun.bases.seen import whole_of
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.graph_types import ExtractionProgress, Facts, GraphBuilt
 from qianxun.core.ports import nothing
 from qianxun.core.system.gc_pause import paused_collection
-from qianxun.core.types import EVERYTHING, Everything, Filter
+from qianxun.core.types import EVERYTHING, Everything, Filter, Population
 from qianxun.records import graph as facts
 from qianxun.records.graph import Read, Readable
 
@@ -40,16 +41,19 @@ Watch: TypeAlias = Callable[[ExtractionProgress], None]
 async def graph_of(base: OpenBase, where: Filter = EVERYTHING) -> KnowledgeGraph:
     """The graph of what `retrieve` would search, under the same filter. Raises NotFound if the base has been deleted.
 
-    A caller that is cancelled cancels nothing: the threads finish what they began.
+    A caller that is cancelled cancels nothing: the threads finish what they began. What a principal sees of a base has
+    the graph of its documents alone.
     """
+    within = base.view.population if base.view is not None else None
+    base = whole_of(base)
     base.graph.note_use()
     await _update(base)
-    if isinstance(where, Everything):
+    if isinstance(where, Everything) and within is None:
         return base.graph.whole
 
     async def restricted() -> KnowledgeGraph:
         async with base.graph.stepping:
-            return await asyncio.to_thread(_restricted, base, where)
+            return await asyncio.to_thread(_restricted, base, where, within)
 
     return await asyncio.shield(restricted())
 
@@ -148,14 +152,14 @@ def _step(base: OpenBase) -> bool:
     return is_whole
 
 
-def _restricted(base: OpenBase, where: Filter) -> KnowledgeGraph:
+def _restricted(base: OpenBase, where: Filter, within: Population | None) -> KnowledgeGraph:
     with base.graph.changing:
-        cached = base.graph.restricted(where)
+        cached = base.graph.restricted(where, within)
         if cached is not None:
             return cached
         with base.records.reading() as tx:
             attributes = facts.attributes(tx, base.id, base.graph.unknown_versions())
-        return base.graph.restrict(where, attributes)
+        return base.graph.restrict(where, attributes, within)
 
 
 # ── in the background ────────────────────────────────────────────────────────────────────────────

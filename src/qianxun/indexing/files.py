@@ -253,6 +253,7 @@ def _document(source: Source, parsed: ParsedFile, labels: Labels) -> Document:
         pairs=parsed.pairs,
         source=os.path.abspath(source.path),
         label_names=tuple(labels.metadata),
+        access=labels.access,
     )
 
 

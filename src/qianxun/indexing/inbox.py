@@ -55,7 +55,8 @@ class Upload:
         fields: dict[str, Any] = json.loads(text)
         labels = Labels(**fields.pop("labels"))
         metadata = {name: tuple(value) if isinstance(value, list) else value for name, value in labels.metadata.items()}
-        return Upload(**fields, labels=replace(labels, tags=tuple(labels.tags), metadata=metadata))
+        access = None if labels.access is None else tuple(labels.access)
+        return Upload(**fields, labels=replace(labels, tags=tuple(labels.tags), metadata=metadata, access=access))
 
 
 class Entry:

@@ -34,6 +34,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from qianxun.core.errors import Overloaded, RecordsUnavailable
+from qianxun.core.system.cache import LRUCache
 from qianxun.records.database.acknowledged import Acknowledged, Loss, count_commit, open_acknowledged
 from qianxun.records.database.open import checkpoint, for_reading, for_single_statements, for_writing, open_database
 from qianxun.records.database.ownership import Claim
@@ -43,6 +44,7 @@ from qianxun.records.database.server import SQLITE, USUAL, Deadlocked, Reach
 Result = TypeVar("Result")
 
 DEADLOCKS = 3  # after which a transaction is tried once more, and then given up
+PERMITTED_CACHED = 2_000  # principals of whom it is remembered what they may see
 IDLE = 2  # connections to a file that stay open for the next single statement
 
 
@@ -54,6 +56,10 @@ class Records:
     claim: Claim | None = field(default=None, repr=False)  # of an engine on a database server
     acknowledged: Acknowledged | None = field(default=None, repr=False)  # where commits are counted, too
     loss: Loss | None = None  # acknowledged writes that were missing when it was opened
+    # (base, count of changes, labels) → the sets of labels that one with these may see
+    permitted: LRUCache[tuple[int, int, frozenset[str]], tuple[int, ...]] = field(
+        default_factory=lambda: LRUCache(PERMITTED_CACHED), repr=False, compare=False
+    )
     _writer: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _idle: deque[Connection] = field(default_factory=deque, repr=False)  # for the next single statement
     _closed: threading.Event = field(default_factory=threading.Event, repr=False)

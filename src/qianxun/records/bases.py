@@ -22,6 +22,8 @@ from qianxun.records.database.counters import allocate, count_up
 from qianxun.records.database.statements import Compiled, compiled, select_in
 from qianxun.records.governance import audit
 from qianxun.records.schema import (
+    AccessRuleRow,
+    AccessSetRow,
     ChunkRow,
     CorrectionRow,
     Counter,
@@ -239,6 +241,11 @@ def _revision(knowledge_base: int) -> str:
     return f"revision.{knowledge_base}"
 
 
+def access_counter(knowledge_base: int) -> str:
+    """The counter of changes to who may see a base's documents; there is none where nobody ever gave a label."""
+    return f"access.{knowledge_base}"
+
+
 def graph_revision(knowledge_base: int) -> str:
     """The counter of changes to a base's graph that no document made: facts that were read, aliases."""
     return f"graph.{knowledge_base}"
@@ -307,6 +314,8 @@ def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
         OutboxRow,
         EventRow,
         DocumentRow,
+        AccessSetRow,
+        AccessRuleRow,
         RetrievalLogRow,
         CorrectionRow,
     ):
@@ -314,7 +323,12 @@ def remove(tx: Connection, knowledge_base: int, *, tenant: str) -> None:
     remove_evaluation_sets(tx, EvaluationSetRow.knowledge_base_id == knowledge_base)
     leases.remove(tx, leases.outbox_lease(knowledge_base), leases.graph_lease(knowledge_base))
     tx.execute(delete(OutboxClaimRow).where(OutboxClaimRow.knowledge_base_id == knowledge_base))
-    counters = (_revision(knowledge_base), graph_revision(knowledge_base), _learnt(knowledge_base))
+    counters = (
+        _revision(knowledge_base),
+        graph_revision(knowledge_base),
+        access_counter(knowledge_base),
+        _learnt(knowledge_base),
+    )
     tx.execute(delete(Counter).where(Counter.name.in_(counters)))
     tx.execute(delete(KnowledgeBaseRow).where(KnowledgeBaseRow.id == knowledge_base))
 

@@ -15,6 +15,7 @@ from qianxun.core.types import Attributes, Chunk, Corrected, Keys, Piece, Prepar
 from qianxun.core.unicode import is_storable
 from qianxun.records import checksums, graph, pairs, rows
 from qianxun.records.database.counters import allocate
+from qianxun.records.database.restrict import permitted_in
 from qianxun.records.database.statements import (
     Compiled,
     compiled,
@@ -191,9 +192,12 @@ _ATTRIBUTES = (DocumentRow.doc_id, *rows.ATTRIBUTES)
 def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Chunk]:
     """The chunks by key; a key whose chunk has been deleted, or is not what was written, has no entry."""
     found: dict[int, Chunk] = {}
+    sets = permitted_in(tx)
+    shown = {} if sets is None else {f"set_{at}": number for at, number in enumerate(sets)}
     for part in in_slices(list(keys)):
         numbered = {f"key_{at}": key for at, key in enumerate(part)}
-        for row in _page_query(tx.dialect, len(part)).rows(tx, {"knowledge_base": knowledge_base, **numbered}):
+        query = _page_query(tx.dialect, len(part), None if sets is None else len(sets))
+        for row in query.rows(tx, {"knowledge_base": knowledge_base, **numbered, **shown}):
             if _is_sound(row):
                 found[row[0]] = _chunk(knowledge_base, row)
     return found
@@ -219,12 +223,16 @@ def existing_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> s
 
 
 @lru_cache
-def _page_query(dialect: Dialect, size: int) -> Compiled:
+def _page_query(dialect: Dialect, size: int, sets: int | None) -> Compiled:
     """The condition is on the document's base: on the chunk's, SQLite would look every one up in the index of bases
-    first, which takes two thirds as long again."""
+    first, which takes two thirds as long again. Of documents in so many sets of labels; None: in any."""
     keys = [bindparam(f"key_{at}", type_=ChunkRow.key.type) for at in range(size)]
     own = DocumentRow.knowledge_base_id == bindparam("knowledge_base")
-    return compiled(_joined(*_CHUNK, *_ATTRIBUTES).where(own, ChunkRow.key.in_(keys)), dialect)
+    query = _joined(*_CHUNK, *_ATTRIBUTES).where(own, ChunkRow.key.in_(keys))
+    if sets is None:
+        return compiled(query, dialect)
+    shown = [bindparam(f"set_{at}", type_=DocumentRow.access_set.type) for at in range(sets)]
+    return compiled(query.where(DocumentRow.access_set.in_(shown)), dialect, is_restricted=True)
 
 
 def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
@@ -347,6 +355,13 @@ def table_share(tx: Connection, knowledge_base: int) -> float:
     sample = sorted({first + (last - first) * at // (KIND_SAMPLE - 1) for at in range(KIND_SAMPLE)})
     kinds = [row.kind for row in select_in(tx, select(ChunkRow.kind).where(own), ChunkRow.key, sample)]
     return kinds.count("table") / len(kinds)
+
+
+def exact_table_share(tx: Connection, knowledge_base: int) -> float:
+    """The same, counted."""
+    query = select(ChunkRow.kind, func.count().label("number")).where(ChunkRow.knowledge_base_id == knowledge_base)
+    counts = {row.kind: row.number for row in tx.execute(query.group_by(ChunkRow.kind))}
+    return counts.get("table", 0) / sum(counts.values()) if counts else 0.0
 
 
 # ── check ────────────────────────────────────────────────────────────────────────────────────────

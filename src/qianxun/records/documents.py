@@ -29,7 +29,7 @@ from qianxun.records import checksums, pairs, rows, tables
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, replace_chunks, write_chunks
 from qianxun.records.database.counters import CounterName, allocate
 from qianxun.records.database.statements import in_slices, insert_rows, select_in
-from qianxun.records.governance import audit, corrections, document_corrections, validity
+from qianxun.records.governance import access, audit, corrections, document_corrections, validity
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
 from qianxun.records.schema import (
@@ -198,10 +198,18 @@ def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission], re
         _write_documents(tx, knowledge_base, work)
         _write_versions(tx, knowledge_base, work)
         append(tx, knowledge_base, [(d.key, d.generation, d.outcome) for d in work])
+    # Also of those that are unchanged but for their labels.
+    access.note_accepted(tx, knowledge_base, [(d.key, d.submission.document) for d in decisions if _labels(d)])
     ready = [(d.key, d.generation, d.submission.prepared) for d in work if d.submission.prepared is not None]
     keys = write_chunks(tx, knowledge_base, ready)
     pair_keys = pairs.write(tx, knowledge_base, ready, keys)
     return [_accepted(d, keys.get(d.key, range(0)), pair_keys.get(d.key, range(0))) for d in decisions]
+
+
+def _labels(decision: _Decision) -> bool:
+    """Whether who may see it has to be worked out."""
+    is_given = decision.submission.document.access is not None and decision.outcome == "unchanged"
+    return is_given or decision.outcome in ("created", "updated")
 
 
 def _accepted(decision: _Decision, chunk_keys: range, pair_keys: range) -> Accepted:

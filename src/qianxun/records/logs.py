@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, String, case, cast, delete, func, literal, select, update
 
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.governance.access import Principal
 from qianxun.core.limits import CHUNK_ID_LIMIT, FEEDBACK_CHUNKS_LIMIT, FEEDBACK_COMMENT_LIMIT, QUERY_LIMIT
 from qianxun.core.log_types import RATINGS, Feedback, LogCount, LogEntry, LogFilter, zero_flag
 from qianxun.core.types import Degraded, StepTime
@@ -19,15 +20,17 @@ from qianxun.core.unicode import is_storable, storable
 from qianxun.records.bases import is_key, require, tenants
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import insert_rows
-from qianxun.records.schema import RetrievalLogRow
+from qianxun.records.schema import Counter, RetrievalLogRow
 
 SHORT_LIMITS = {"trace_id": 64, "mode": 16, "tier": 16}
+PRINCIPAL_LENGTH = 128
 ESCAPED = "escaped"
 EVERY_SEARCH = LogFilter()
 _DEGRADED = cast(RetrievalLogRow.degraded, String) != "[]"  # as every database writes an empty list
 COLUMNS = (
     "id", "tenant", "knowledge_base_id", "trace_id", "query", "retrieval_params", "mode", "tier", "chunk_count", "zero",
     "time_cost_ms", "from_cache", "generation", "digest", "steps", "degraded", "results", "created_at", "updated_at",
+    "principal",
 )  # fmt: skip
 
 
@@ -45,8 +48,8 @@ def append(tx: Connection, entries: Sequence[LogEntry]) -> int:
     return len(stored)
 
 
-def get(tx: Connection, log_id: int, *, tenant: str) -> LogEntry:
-    own = select(RetrievalLogRow.__table__).filter_by(id=log_id, tenant=tenant)
+def get(tx: Connection, log_id: int, *, tenant: str, principal: Principal | None = None) -> LogEntry:
+    own = select(RetrievalLogRow.__table__).filter_by(id=log_id, tenant=tenant).where(*_own(tx, principal))
     row = tx.execute(own).first() if is_key(log_id) else None
     if row is None:
         raise NotFound(f"没有编号为 {log_id} 的检索记录", hint="用 qianxun logs 查看；太旧的记录已被清理")
@@ -54,17 +57,29 @@ def get(tx: Connection, log_id: int, *, tenant: str) -> LogEntry:
 
 
 def listed(
-    tx: Connection, chosen: LogFilter = EVERY_SEARCH, *, tenant: str, limit: int = 50, before: int | None = None
+    tx: Connection,
+    chosen: LogFilter = EVERY_SEARCH,
+    *,
+    tenant: str,
+    limit: int = 50,
+    before: int | None = None,
+    principal: Principal | None = None,
 ) -> list[LogEntry]:
     """The newest first. ``before`` is the id at which the last page ended. NotFound for a base that is not theirs."""
-    query = select(RetrievalLogRow.__table__).where(*_conditions(tx, chosen, tenant))
+    query = select(RetrievalLogRow.__table__).where(*_conditions(tx, chosen, tenant), *_own(tx, principal))
     if before is not None and is_key(before):
         query = query.where(RetrievalLogRow.id < before)
     return [_entry(row) for row in tx.execute(query.order_by(RetrievalLogRow.id.desc()).limit(max(limit, 0)))]
 
 
 def counts(
-    tx: Connection, chosen: LogFilter, starts: Sequence[datetime], slow_ms: float, *, tenant: str
+    tx: Connection,
+    chosen: LogFilter,
+    starts: Sequence[datetime],
+    slow_ms: float,
+    *,
+    tenant: str,
+    principal: Principal | None = None,
 ) -> list[LogCount]:
     """What was searched from each of these moments to the next; the last stretch ends with ``chosen.until``.
 
@@ -80,7 +95,7 @@ def counts(
     }
     columns = [case((flag, 1), else_=0).label(name) for name, flag in flags.items()]
     own = select(number.label("number"), RetrievalLogRow.time_cost_ms.label("ms"), *columns)
-    rows = own.where(*_conditions(tx, within, tenant)).subquery()
+    rows = own.where(*_conditions(tx, within, tenant), *_own(tx, principal)).subquery()
     sums = [func.sum(rows.c[name]).label(name) for name in flags]
     spent = (func.avg(rows.c.ms).label("mean"), func.max(rows.c.ms).label("worst"))
     grouped = select(rows.c.number, func.count().label("searches"), *sums, *spent).group_by(rows.c.number)
@@ -118,10 +133,22 @@ def _conditions(tx: Connection, chosen: LogFilter, tenant: str) -> list[Any]:
     return found
 
 
-def rate(tx: Connection, log_id: int, feedback: Feedback, *, tenant: str) -> LogEntry:
+def _own(tx: Connection, principal: Principal | None) -> list[Any]:
+    """What a principal asked itself, in bases whose documents not everybody sees; in others, all."""
+    if principal is None:
+        return []
+    labelled = tx.execute(select(Counter.name).where(Counter.name.like("access.%"))).scalars()
+    bases = [int(name.partition(".")[2]) for name in labelled]
+    mine = RetrievalLogRow.principal == _shown(principal.name, PRINCIPAL_LENGTH)
+    return [mine | RetrievalLogRow.knowledge_base_id.not_in(bases)] if bases else []
+
+
+def rate(
+    tx: Connection, log_id: int, feedback: Feedback, *, tenant: str, principal: Principal | None = None
+) -> LogEntry:
     """Keeps what a person thinks of an answer; it replaces an earlier rating."""
     check_feedback(feedback)
-    get(tx, log_id, tenant=tenant)
+    get(tx, log_id, tenant=tenant, principal=principal)
     now = datetime.now(UTC)
     values: dict[str, Any] = {
         "rating": feedback.rating,
@@ -175,6 +202,7 @@ def _row(number: int, entry: LogEntry, now: datetime) -> tuple[Any, ...]:
         _storable([{"name": step.name, "seconds": step.seconds, "count": step.count} for step in entry.steps]),
         _storable([{"part": one.part, "reason": one.reason} for one in entry.degraded]),
         _storable([list(result) for result in entry.results]), entry.created_at, now,
+        None if entry.principal is None else _shown(entry.principal, PRINCIPAL_LENGTH),
     )  # fmt: skip
 
 
@@ -200,6 +228,7 @@ def _entry(row: Row[Any]) -> LogEntry:
         created_at=row.created_at,
         feedback=_feedback(row) if row.rating is not None else None,
         is_zero=zero_flag(row.zero, results),
+        principal=row.principal,
     )
 
 

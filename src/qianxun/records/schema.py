@@ -32,6 +32,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.schema import SchemaItem
@@ -142,6 +143,33 @@ class DocumentRow(Base):
     reason: ColumnElement[str | None] = column(Text, nullable=True)
     created_at: ColumnElement[datetime] = column(Moment)
     updated_at: ColumnElement[datetime] = column(Moment)
+    # Who may see it: an `AccessSetRow`, 0 for everybody; and its own labels where it has them, else a rule's count.
+    access_set: ColumnElement[int] = column(BigKey, server_default="0")
+    own_access: ColumnElement[list[str] | None] = column(JSON(none_as_null=True), nullable=True)
+
+
+class AccessSetRow(Base):
+    """Labels that documents have together. A set never changes: other labels are another set."""
+
+    __tablename__ = "access_sets"
+    __table_args__ = (UniqueConstraint("knowledge_base_id", "digest", name="uq_access_sets_labels"),)
+
+    id: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)
+    knowledge_base_id: ColumnElement[int] = column(BigKey, ForeignKey("knowledge_bases.id"))
+    digest: ColumnElement[str] = column(String(64))
+    labels: ColumnElement[list[str]] = column(JSON)
+
+
+class AccessRuleRow(Base):
+    """What labels the documents of a folder, or of a source, have that have none of their own."""
+
+    __tablename__ = "access_rules"
+
+    knowledge_base_id: ColumnElement[int] = column(BigKey, ForeignKey("knowledge_bases.id"), primary_key=True)
+    digest: ColumnElement[str] = column(String(64), primary_key=True)  # of the prefix: no index takes one so long
+    prefix: ColumnElement[str] = column(Text)
+    labels: ColumnElement[list[str]] = column(JSON)
+    created_at: ColumnElement[datetime] = column(Moment)
 
 
 class VersionRow(Base):
@@ -459,6 +487,7 @@ class RetrievalLogRow(Base):
     rated_chunks: ColumnElement[list[Any] | None] = column(JSON, nullable=True)
     comment: ColumnElement[str | None] = column(Text, nullable=True)
     rated_at: ColumnElement[datetime | None] = column(Moment, nullable=True)
+    principal: ColumnElement[str | None] = column(String(128), nullable=True)  # who asked; NULL: one who sees all
 
 
 class ApiKeyRow(Base):
@@ -474,6 +503,10 @@ class ApiKeyRow(Base):
     name: ColumnElement[str] = column(String(200))
     created_at: ColumnElement[datetime] = column(Moment)
     revoked_at: ColumnElement[datetime | None] = column(Moment, nullable=True)
+    # What it shows without a principal: everything | unlabelled; NULL: everything if it may write.
+    sees: ColumnElement[str | None] = column(String(16), nullable=True)
+    vouches: ColumnElement[bool] = column(Boolean, server_default=false())  # may say on whose behalf it asks
+    principal: ColumnElement[list[str] | None] = column(JSON(none_as_null=True), nullable=True)  # it always asks for
 
 
 class UserModelRow(Base):

@@ -188,7 +188,8 @@ async def _likeness(serving: Serving) -> float:
 
 def _table_share(base: OpenBase) -> float:
     with base.records.reading() as tx:
-        return chunks.table_share(tx, base.id)
+        # A sample by numbers would depend on how many lie between those that are seen.
+        return chunks.table_share(tx, base.id) if base.view is None else chunks.exact_table_share(tx, base.id)
 
 
 def signal_weights(results: ArmResults, options: SearchOptions) -> dict[str, float]:

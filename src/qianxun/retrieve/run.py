@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.bases.base import OpenBase, Serving, read
+from qianxun.bases.seen import requester_of, scope_of
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import SearchOptions, check, params_of
@@ -55,7 +56,9 @@ async def cached_recall(
     params = params_of(options if day is None else replace(options, as_of=day.day))
 
     async def key_of(state: Generation) -> str:
-        return cache_key(base.id, text, params, state, origin, await cache.epoch(origin, state.records))
+        scope = scope_of(base)
+        own = (origin, await cache.epoch(origin, state.records), *([scope] if scope else []))
+        return cache_key(base.id, text, params, state, *own)
 
     key = await key_of(generation)
     # A language model may reply otherwise the next time, and another may have taken its name.
@@ -78,7 +81,7 @@ async def cached_recall(
                 key = await key_of(answer.generation)
             await put_cached(cache, key, answer, lifetimes.seconds(base.id, answer.generation.records))
         answer = replace(answer, trace_id=trace_id) if trace_id else answer
-    journal.note(base.about, answer, params)
+    journal.note(base.about, answer, params, requester_of(base))
     return answer
 
 

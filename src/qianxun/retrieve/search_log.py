@@ -33,7 +33,7 @@ PRUNE_EVERY = 1000  # entries written between two looks at what is too old
 
 
 # What is logged, as it comes: a search, or the entry itself.
-_Note: TypeAlias = "tuple[KnowledgeBase, Recall | LayeredRecall, Mapping[str, Any], datetime] | LogEntry"
+_Note: TypeAlias = "tuple[KnowledgeBase, Recall | LayeredRecall, Mapping[str, Any], datetime, str | None] | LogEntry"
 
 
 @dataclass
@@ -53,13 +53,20 @@ class Journal:
     _has_failed: bool = field(default=False, init=False, repr=False)
     _is_closed: bool = field(default=False, init=False, repr=False)
 
-    def note(self, base: KnowledgeBase, recall: Recall | LayeredRecall, params: Mapping[str, Any]) -> None:
-        """Logs a search; ``params`` as `params_of` writes them. Called in the event loop."""
-        self._add((base, recall, params, datetime.now(UTC)))
+    def note(
+        self,
+        base: KnowledgeBase,
+        recall: Recall | LayeredRecall,
+        params: Mapping[str, Any],
+        principal: str | None = None,
+    ) -> None:
+        """Logs a search; ``params`` as `params_of` writes them, ``principal`` where it does not see everything. Called
+        in the event loop."""
+        self._add((base, recall, params, datetime.now(UTC), principal))
 
-    def note_entry(self, entry: LogEntry) -> None:
+    def note_entry(self, entry: LogEntry, principal: str | None = None) -> None:
         """Logs what has its entry already: a question (`question_log`)."""
-        self._add(entry)
+        self._add(entry if principal is None else replace(entry, principal=principal))
 
     def _add(self, note: _Note) -> None:
         if is_replaying() or self._is_closed:
@@ -161,7 +168,13 @@ class Journal:
 LAYERED: Final = {"text": "texts", "table": "tables"}
 
 
-def entry_of(base: KnowledgeBase, recall: Recall | LayeredRecall, params: Mapping[str, Any], at: datetime) -> LogEntry:
+def entry_of(
+    base: KnowledgeBase,
+    recall: Recall | LayeredRecall,
+    params: Mapping[str, Any],
+    at: datetime,
+    principal: str | None = None,
+) -> LogEntry:
     """Of a layered search, ``tier`` is the last layer that admitted a result, and the steps are the layers that ran."""
     milliseconds = recall.seconds * 1000
     entry = LogEntry(
@@ -175,6 +188,7 @@ def entry_of(base: KnowledgeBase, recall: Recall | LayeredRecall, params: Mappin
         trace_id=recall.trace_id,
         generation=str(recall.generation) if recall.generation is not None else "",
         degraded=recall.degraded,
+        principal=principal,
     )
     if isinstance(recall, Recall):
         return replace(

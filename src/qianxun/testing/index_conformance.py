@@ -36,6 +36,7 @@ from qianxun.core.types import (
     IndexStamp,
     Not,
     Or,
+    Population,
     Range,
     Ranking,
     Terms,
@@ -321,6 +322,60 @@ class IndexConformance:
             assert mixed < usual < same <= 1.0
             opened.apply(3, [entry(key, key, vector=unit(1), field="question") for key in range(1001, 1301)])
             assert opened.run(opened.index.likeness()) == mixed
+
+    def test_within_a_population_it_is_as_if_there_were_nothing_else(self, tmp_path: Path) -> None:
+        """Rankings, ceilings, counts and the likeness are those of an index that never held the other documents; which
+        are many, long, and use the same words otherwise."""
+        words = ("医保", "报销", "住院", "门诊", "比例", "发票", "抬头", "差旅", "标准", "限额")
+        chance = random.Random(21)
+
+        def text(few: int, many: int) -> str:
+            return " ".join(chance.choices(words, weights=range(1, 11), k=chance.randint(few, many)))
+
+        hidden = chance.sample(range(1, 61), 40)
+        whole = []
+        for document in range(1, 61):
+            lengths = (40, 90) if document in hidden else (3, 25)
+            for key in (2 * document, 2 * document + 1):
+                own = text(*lengths)
+                grams = " ".join([*own.replace(" ", ""), *own.split()])
+                vector = unit(1 + key % 3) if document in hidden else None
+                whole.append(entry(key, document, own, grams=grams, vector=vector))
+            if document % 4 == 0:
+                whole.append(entry(1000 + document, document, "提问", field="question"))
+        shown = [one for one in whole if one.document not in hidden]
+        within = Population(np.array(sorted({one.document for one in shown}), dtype=np.int64), "shown")
+        where = Not(In("doc_id", tuple(f"文档{number}" for number in within.documents[:5])))
+        with self.built(tmp_path / "whole") as all_of_it:
+            if not getattr(all_of_it.index, "counts_within", False):
+                pytest.skip("counts over all that it holds")
+            all_of_it.apply(1, [*whole, entry(999, 99, "医保 " * 300)])
+            all_of_it.apply(2, [], [99])
+            seen = self._all_answers(all_of_it, within, where)
+            leaking = self._all_answers(all_of_it, None, where)
+        with self.built(tmp_path / "shown") as alone:
+            alone.apply(1, shown)
+            assert seen == self._all_answers(alone, within, where)
+        assert leaking != seen  # so that this can fail
+
+    @staticmethod
+    def _all_answers(opened: Opened, within: Population | None, where: Filter) -> list[Any]:
+        found: list[Any] = [opened.run(opened.index.likeness(within=within))]
+        terms = Terms(("医保", "限额", "没有"), ("医保", "医", "没"))
+        found.append(opened.run(opened.index.count(terms, within=within)))
+        for narrowed in ({}, {"where": where}):
+            options: dict[str, Any] = {"within": within, **narrowed}
+            rankings = [
+                opened.match("医保", "限额", "没有", grams=("医保", "医", "没"), **options),
+                opened.match("报销", "比例", require="all", limit=4, **options),
+                opened.match("报销", "没有", require="all", **options),
+                opened.match("没有", grams=("没", "医", "限"), **options),
+                opened.match("住院", bm25=Bm25(0.6, 0.3), **options),
+                opened.nearest(unit(5), 12, **options),
+                opened.nearest(unit(2), 12, field="question", **options),
+            ]
+            found += [(ranking.hits, ranking.ceiling) for ranking in rankings]
+        return found
 
     def test_terms_are_counted_by_the_entries_that_hold_them(self, tmp_path: Path) -> None:
         with self.built(tmp_path) as opened:

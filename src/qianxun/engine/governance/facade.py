@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qianxun.engine.governance.access import Access
 from qianxun.engine.governance.audit import AuditLog
 from qianxun.engine.governance.corrections import Corrections
 from qianxun.engine.governance.host import Host
 from qianxun.engine.governance.receipts import Receipts
+from qianxun.records.tenancy import BaseRecords, read_only
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,9 @@ class Governance:
 
     @property
     def audit(self) -> AuditLog:
-        """Who changed what."""
+        """Who changed what. Raises Forbidden for an engine that reads on behalf of a principal."""
+        if self.engine.principal is not None:
+            raise read_only(self.engine.principal)
         return AuditLog(self.engine.records, self.engine.tenant)
 
     @property
@@ -28,5 +32,13 @@ class Governance:
 
     @property
     def receipts(self) -> Receipts:
-        """Deletions that can be proved."""
+        """Deletions that can be proved. Raises Forbidden for an engine that reads on behalf of a principal."""
+        if self.engine.principal is not None:
+            raise read_only(self.engine.principal)
         return Receipts(self.engine)
+
+    @property
+    def access(self) -> Access:
+        """Who may see which documents."""
+        host = self.engine
+        return Access(lambda base: BaseRecords(host.records, base, host.tenant, host.principal))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from qianxun.bases.base import OpenBase
+from qianxun.core.governance.access import Principal
 from qianxun.core.ports import Cache, IndexBackend
 from qianxun.core.types import KnowledgeBase
 from qianxun.engine.settings import Settings
@@ -21,6 +22,8 @@ class Host(Protocol):
     def records(self) -> Records: ...
     @property
     def tenant(self) -> str: ...
+    @property
+    def principal(self) -> Principal | None: ...
     @property
     def settings(self) -> Settings: ...
     @property

@@ -31,12 +31,14 @@ from qianxun.core.types import (
     EVERYTHING,
     NOTHING,
     Bm25,
+    Everything,
     Filter,
     IndexBatch,
     IndexEntry,
     IndexStamp,
     Inventory,
     Keys,
+    Population,
     Ranking,
     Scores,
     TermCounts,
@@ -47,6 +49,7 @@ from qianxun.core.types import (
 )
 from qianxun.index.embedded import codes, keywords, vectors
 from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
+from qianxun.index.embedded.members import members_of
 from qianxun.index.embedded.open_keywords import OPEN_KEYWORDS, OpenKeywords
 from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys, trained_on
 from qianxun.index.shared import (
@@ -64,6 +67,7 @@ from qianxun.index.shared import (
 CURRENT = "CURRENT"
 KEYWORDS = "keywords"
 APPLYING = "applying"
+EXACT_WITHIN = 50_000  # rows of a population that are scored one by one
 AT_ONCE = 400  # rows that are scored sooner than a thread starts
 FEW_TERMS = 200  # so many are counted in less time than a thread takes to wake: 3 µs each where they are not known
 LOOKS = 5  # at an index that another process keeps changing
@@ -97,6 +101,7 @@ class EmbeddedIndex:
     """An `Index` in a folder. Any number of readers, one writer at a time."""
 
     is_here = True
+    counts_within = True
 
     def __init__(self, folder: Path, state: State, options: Options, recently_used: OpenKeywords) -> None:
         self.folder = folder
@@ -128,9 +133,14 @@ class EmbeddedIndex:
         await asyncio.to_thread(self._apply, batch)
 
     async def nearest(
-        self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
+        self,
+        vector: Vector,
+        limit: int,
+        where: Filter = EVERYTHING,
+        field: VectorField = "content",
+        within: Population | None = None,
     ) -> Ranking:
-        return self._nearest(vector, limit, where, field)
+        return self._nearest(vector, limit, where, field, within)
 
     async def match(
         self,
@@ -139,23 +149,24 @@ class EmbeddedIndex:
         where: Filter = EVERYTHING,
         require: Require = "any",
         bm25: Bm25 = BM25,
+        within: Population | None = None,
     ) -> Ranking:
-        return self._match(terms, limit, where, require, bm25)
+        return self._match(terms, limit, where, require, bm25, within)
 
-    async def count(self, terms: Terms) -> TermCounts:
-        if self._view.keywords is not None and len(terms.words) + len(terms.grams) <= FEW_TERMS:
+    async def count(self, terms: Terms, within: Population | None = None) -> TermCounts:
+        if within is None and self._view.keywords is not None and len(terms.words) + len(terms.grams) <= FEW_TERMS:
             return self._count(terms)  # sooner done than handed to a thread
-        return await asyncio.to_thread(self._count, terms)
+        return await asyncio.to_thread(self._count, terms, within)
 
     async def cosines(self, vector: Vector, keys: Keys) -> Scores:
         if len(keys) <= AT_ONCE:
             return self._cosines(vector, keys)
         return await asyncio.to_thread(self._cosines, vector, keys)
 
-    async def likeness(self) -> float:
-        if self._alike[0] is self._view.rows:
+    async def likeness(self, within: Population | None = None) -> float:
+        if within is None and self._alike[0] is self._view.rows:
             return self._likeness()  # known: nothing to do for a thread
-        return await asyncio.to_thread(self._likeness)
+        return await asyncio.to_thread(self._likeness, within)
 
     async def inventory(self) -> Inventory:
         return await asyncio.to_thread(self._inventory)
@@ -169,7 +180,9 @@ class EmbeddedIndex:
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────
 
-    def _nearest(self, vector: Vector, limit: int, where: Filter, field: VectorField) -> Ranking:
+    def _nearest(
+        self, vector: Vector, limit: int, where: Filter, field: VectorField, within: Population | None = None
+    ) -> Ranking:
         require_model(self.stamp)
         check_filter(where)
         view = self._open_view()
@@ -177,7 +190,11 @@ class EmbeddedIndex:
             return NOTHING
         query = require_vectors([vector], self.stamp.dimension)[0]
         allowed = view.store.allowed(view.rows, where, view.rows.with_vector(field))
-        return vectors.nearest(view.store.vector_rows(view.rows), query, limit, allowed)
+        if within is None:
+            return vectors.nearest(view.store.vector_rows(view.rows), query, limit, allowed)
+        # One by one: codes are made from the rows of all documents, and what they propose depends on these.
+        allowed = allowed & members_of(view.rows, within).mask
+        return vectors.nearest(view.store.vector_rows(view.rows), query, limit, allowed, EXACT_WITHIN)
 
     def _cosines(self, vector: Vector, keys: Keys) -> Scores:
         query = require_vectors([vector], self.stamp.dimension)[0]
@@ -192,9 +209,17 @@ class EmbeddedIndex:
             found[known] = vectors.cosines(view.store.vector_rows(view.rows), query, slots[at[known]])
         return found
 
-    def _likeness(self) -> float:
+    def _likeness(self, within: Population | None = None) -> float:
         """Computed once for each state, from rows evenly spaced in key order: independent of history."""
         view = self._open_view()
+        if within is not None:
+            members = members_of(view.rows, within)
+            if members.likeness is None:
+                _, slots = self._places(view.rows)
+                own = slots[members.mask[slots]]
+                chosen = own[np.linspace(0, len(own) - 1, min(SAMPLE, len(own))).astype(np.int64)]
+                members.likeness = vectors.likeness(view.store.vector_rows(view.rows), chosen)
+            return members.likeness
         of, likeness = self._alike
         if of is not view.rows:
             _, slots = self._places(view.rows)
@@ -221,17 +246,33 @@ class EmbeddedIndex:
             self._placed = (rows, keys, slots)
         return keys, slots
 
-    def _match(self, terms: Terms, limit: int, where: Filter, require: Require, bm25: Bm25) -> Ranking:
+    def _match(
+        self,
+        terms: Terms,
+        limit: int,
+        where: Filter,
+        require: Require,
+        bm25: Bm25,
+        within: Population | None = None,
+    ) -> Ranking:
         check_filter(where)
         view, searched = self._keyword_view()
         allowed = view.store.allowed(view.rows, where, view.rows.in_keywords())
-        rows = view.rows.columns["row"]
-        matched = keywords.match(searched, terms, limit, require, self._options.gram_weight, rows, allowed, bm25)
+        rows, weight = view.rows.columns["row"], self._options.gram_weight
+        if within is None:
+            matched = keywords.match(searched, terms, limit, require, weight, rows, allowed, bm25)
+        else:
+            members = members_of(view.rows, within)
+            passing = None if isinstance(where, Everything) else allowed
+            matched = keywords.match_within(searched, terms, limit, require, weight, members, passing, bm25)
         keys = view.rows.columns["key"][matched.slots]
         return Ranking.ordered(keys, matched.scores, matched.ceiling).head(limit)
 
-    def _count(self, terms: Terms) -> TermCounts:
-        return keywords.count(self._keyword_view()[1], terms)
+    def _count(self, terms: Terms, within: Population | None = None) -> TermCounts:
+        view, searched = self._keyword_view()
+        if within is None:
+            return keywords.count(searched, terms)
+        return keywords.count_within(searched, terms, members_of(view.rows, within))
 
     def _inventory(self) -> Inventory:
         view, searched = self._keyword_view()

@@ -23,9 +23,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qianxun.core.limits import MIB
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.system.shortages import shortage_of_rust
 from qianxun.core.types import BM25, Bm25, Keys, TermCounts, Terms
 from qianxun.index import shared
+from qianxun.index.embedded.population import Members, Postings
+from qianxun.index.embedded.population import match as match_among
 from qianxun.index.shared import SCORE_DECIMALS, Require, damage, distinct, unusable, writable
 
 log = logging.getLogger(__name__)
@@ -35,6 +39,7 @@ log = logging.getLogger(__name__)
 LEAST_HEAP_BYTES, MOST_HEAP_BYTES = 15_000_000, 320_000_000
 HEAP_BYTES_PER_ROW = 20_000
 FEW = 5_000  # so many allowed rows are given to tantivy as a set; more are sifted from its hits
+POSTINGS_BYTES = 32 * MIB
 CACHED_TERMS = 50_000  # terms whose frequency a view keeps
 META = "meta.json"
 FOOTER_MAGIC = 1337
@@ -50,6 +55,12 @@ class KeywordView:
     documents: int
     _known: dict[str, dict[str, tuple[int, float]]] = field(
         default_factory=lambda: {"words": {}, "grams": {}}, repr=False, compare=False
+    )
+    # By field and term, see `population`: where a term occurs is the same for every population.
+    postings: LRUCache[tuple[str, str], Postings] = field(
+        default_factory=lambda: LRUCache(bytes_limit=POSTINGS_BYTES, size=lambda _, found: 200 + found.bytes),
+        repr=False,
+        compare=False,
     )
 
     def frequency(self, name: str, term: str) -> int:
@@ -298,6 +309,57 @@ def count(view: KeywordView, terms: Terms) -> TermCounts:
         words = {word: view.frequency("words", word) for word in distinct(terms.words)}
         grams = {gram: view.frequency("grams", gram) for gram in distinct(terms.grams)}
     return TermCounts(view.documents, words, grams)
+
+
+# ── among the documents of a population ──────────────────────────────────────────────────────────
+
+
+def match_within(
+    view: KeywordView,
+    terms: Terms,
+    limit: int,
+    require: Require,
+    gram_weight: float,
+    members: Members,
+    allowed: NDArray[np.bool_] | None,
+    bm25: Bm25 = BM25,
+) -> Matched:
+    """`match` as if there were no other rows than these members: every number in it is counted among them."""
+    found = match_among(members, partial(_postings, view, members), terms, limit, require, gram_weight, allowed, bm25)
+    return Matched(*found)
+
+
+def count_within(view: KeywordView, terms: Terms, members: Members) -> TermCounts:
+    """In how many of the members each term occurs."""
+    words = {word: members.count(_postings(view, members, "words", word)) for word in distinct(terms.words)}
+    grams = {gram: members.count(_postings(view, members, "grams", gram)) for gram in distinct(terms.grams)}
+    return TermCounts(members.entries, words, grams)
+
+
+def _postings(view: KeywordView, members: Members, name: str, term: str) -> Postings:
+    """Where a term of a field occurs, and how often: from what tantivy scores it by, which is all that it gives out."""
+    known = view.postings.get((name, term))
+    if known is None:
+        known = _read_postings(view, members, name, term)
+        view.postings.put((name, term), known)
+    return known
+
+
+def _read_postings(view: KeywordView, members: Members, name: str, term: str) -> Postings:
+    from tantivy import Query
+
+    with _Sound():
+        number = view.frequency(name, term)
+        query = Query.term_query(view.schema, name, term, "freq")
+        hits = view.searcher.search(query, number, count=False).hits if number else []
+        if not hits:
+            return Postings.none()
+        raw, addresses = zip(*hits, strict=True)
+        rows = np.array(view.searcher.fast_field_values("row", list(addresses)), dtype=np.int64)
+        explained = json.loads(query.explain(view.searcher, addresses[0]).to_json())
+    _, rarity, share = explained["details"]
+    average = share["details"][-1]["value"]
+    return members.postings(name, rows, np.array(raw, dtype=np.float64) / rarity["value"], average)
 
 
 def _search(

@@ -24,6 +24,7 @@ from qianxun.core.types import (
     IndexStamp,
     Inventory,
     Keys,
+    Population,
     Ranking,
     Scores,
     TermCounts,
@@ -145,24 +146,35 @@ class ReaderIndex(EmbeddedIndex):
                 self._follow()
         return work()
 
-    def _nearest(self, vector: Vector, limit: int, where: Filter, field: VectorField) -> Ranking:
+    def _nearest(
+        self, vector: Vector, limit: int, where: Filter, field: VectorField, within: Population | None = None
+    ) -> Ranking:
         work = super()._nearest
-        return self._again(lambda: work(vector, limit, where, field))
+        return self._again(lambda: work(vector, limit, where, field, within))
 
     def _cosines(self, vector: Vector, keys: Keys) -> Scores:
         work = super()._cosines
         return self._again(lambda: work(vector, keys))
 
-    def _likeness(self) -> float:
-        return self._again(super()._likeness)
+    def _likeness(self, within: Population | None = None) -> float:
+        work = super()._likeness
+        return self._again(lambda: work(within))
 
-    def _match(self, terms: Terms, limit: int, where: Filter, require: Require, bm25: Bm25) -> Ranking:
+    def _match(
+        self,
+        terms: Terms,
+        limit: int,
+        where: Filter,
+        require: Require,
+        bm25: Bm25,
+        within: Population | None = None,
+    ) -> Ranking:
         work = super()._match
-        return self._again(lambda: work(terms, limit, where, require, bm25))
+        return self._again(lambda: work(terms, limit, where, require, bm25, within))
 
-    def _count(self, terms: Terms) -> TermCounts:
+    def _count(self, terms: Terms, within: Population | None = None) -> TermCounts:
         work = super()._count
-        return self._again(lambda: work(terms))
+        return self._again(lambda: work(terms, within))
 
     def _inventory(self) -> Inventory:
         return self._again(super()._inventory)

@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.system.durable import sync
 from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
 from qianxun.index.embedded import codes, vectors
 from qianxun.index.embedded.extents import Extent, State, append, read, require_size
 from qianxun.index.embedded.facts import FACT, Facts, FactWriter, passing
+from qianxun.index.embedded.population import packed_lengths
 from qianxun.index.shared import CACHED_FILTERS, LANES, owners_of, row_sums
 
 ROWS, VECTORS, FACTS, VALUES, DEATHS = "rows", "vectors", "facts", "values", "deaths"
 CODES, CENTERS = "codes-", "centers-"  # … and the number of rows that the centres were made from
+POPULATIONS = 64  # of one state: of 100,000 rows each takes .4 MB
 OUTGROWN = 4  # times as many rows want centres of their own
 Mask = NDArray[np.bool_]
 Column = NDArray[Any]
@@ -33,7 +36,7 @@ ROW = np.dtype(
         ("owner", "<u4"),  # whose facts are this row's attributes
         ("lane", "u1"),  # of `LANES`
         ("vector", "u1"),  # 1 when it has one
-        ("spare", "<u2"),
+        ("lengths", "<u2"),  # of words and grams, see `packed_lengths`; 0 in rows of an earlier version
     ]
 )
 
@@ -73,6 +76,8 @@ class Rows:
     columns: Mapping[str, Column]
     live: Mask
     _masks: dict[str, Mask] = field(default_factory=dict, repr=False, compare=False)
+    # What was worked out for a population, by its digest.
+    populations: LRUCache[str, Any] = field(default_factory=lambda: LRUCache(POPULATIONS), repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.live)
@@ -346,6 +351,7 @@ class Store:
         table["owner"] = owner_of
         table["lane"] = [LANES[entry.field] for entry in entries]
         table["vector"] = [entry.vector is not None for entry in entries]
+        table["lengths"] = packed_lengths(entries)
         return table, attributes
 
 

@@ -73,8 +73,8 @@ def _require_sums_of(table: VectorRows, slots: Slots) -> None:
         seen[part] = True
 
 
-def nearest(table: VectorRows, vector: Vector, limit: int, allowed: Mask) -> Ranking:
-    """The nearest of the allowed rows."""
+def nearest(table: VectorRows, vector: Vector, limit: int, allowed: Mask, exact: int = 0) -> Ranking:
+    """The nearest of the allowed rows. So many (``exact``), at least, are scored one by one."""
     faiss()  # also where nothing passes: loaded by the first search, not by one with a deadline
     passing = int(np.count_nonzero(allowed))
     if limit <= 0 or passing == 0:
@@ -82,7 +82,7 @@ def nearest(table: VectorRows, vector: Vector, limit: int, allowed: Mask) -> Ran
     coded = table.coded
     first_uncoded = coded.rows if coded else 0
     uncoded = np.flatnonzero(allowed[first_uncoded:]) + first_uncoded
-    if coded is not None and passing > max(coded.few, limit):
+    if coded is not None and passing > max(coded.few, limit, exact):
         chosen = coded.proposed(vector, limit, allowed[:first_uncoded], passing - len(uncoded))
     else:
         chosen = np.flatnonzero(allowed[:first_uncoded])

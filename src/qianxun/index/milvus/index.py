@@ -17,6 +17,7 @@ import numpy as np
 
 from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, LeaseLost
 from qianxun.core.ports import Index, IndexBackend
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import (
     BM25,
     EVERYTHING,
@@ -26,6 +27,7 @@ from qianxun.core.types import (
     IndexStamp,
     Inventory,
     Keys,
+    Population,
     Ranking,
     Scores,
     TermCounts,
@@ -33,7 +35,7 @@ from qianxun.core.types import (
     Vector,
     VectorField,
 )
-from qianxun.index.milvus import facts, keywords, states, terms, writing
+from qianxun.index.milvus import facts, keywords, population, states, terms, writing
 from qianxun.index.milvus import vectors as near
 from qianxun.index.milvus.check import check
 from qianxun.index.milvus.conditions import Condition
@@ -56,6 +58,7 @@ log = logging.getLogger(__name__)
 SHARED = True  # by any number of processes
 PURGE_SECONDS = 20.0  # for which a reader may go on with a state that another has replaced
 FEW = 5_000  # vectors whose likeness is worked out anew after every batch; of more, after every fiftieth part
+POPULATIONS = 64  # of one state
 
 Result = TypeVar("Result")
 
@@ -80,6 +83,7 @@ class Known:
     values: facts.Values = field(default_factory=facts.Values)
     allowed: dict[str, Condition] = field(default_factory=dict)  # of this generation
     likeness: tuple[int, float] | None = None  # and as of which row
+    members: LRUCache[str, population.Members] = field(default_factory=lambda: LRUCache(POPULATIONS))
 
 
 class MilvusIndex:
@@ -90,6 +94,7 @@ class MilvusIndex:
     """
 
     is_here = False
+    counts_within = True
 
     def __init__(self, server: Server, alias: str, name: str, state: State, options: Options, follows: bool) -> None:
         self.base = state.base
@@ -132,7 +137,12 @@ class MilvusIndex:
         await self._server.run(work)
 
     async def nearest(
-        self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
+        self,
+        vector: Vector,
+        limit: int,
+        where: Filter = EVERYTHING,
+        field: VectorField = "content",
+        within: Population | None = None,
     ) -> Ranking:
         require_model(self.stamp)
         check_filter(where)
@@ -140,6 +150,9 @@ class MilvusIndex:
 
         def work(milvus: Milvus, state: State) -> Ranking:
             allowed = self._allowed(milvus, state, where)
+            if within is not None:
+                own = self._members(milvus, state, within).documents
+                return near.nearest_within(milvus, self.name, state, query, limit, allowed, field, own)
             return near.nearest(milvus, self.name, state, query, limit, allowed, field)
 
         return await self._read(work)
@@ -154,10 +167,15 @@ class MilvusIndex:
 
         return await self._read(work)
 
-    async def likeness(self) -> float:
+    async def likeness(self, within: Population | None = None) -> float:
         """Made once for each state of a small build; of a large one, once a fiftieth of its rows has come anew."""
 
         def work(milvus: Milvus, state: State) -> float:
+            if within is not None:
+                own = self._members(milvus, state, within)
+                if own.likeness is None:
+                    own.likeness = near.likeness(milvus, self.name, state, own.keys)
+                return own.likeness
             rows = state.next_serial
             known = self._about(state)
             if known.likeness is not None:
@@ -176,18 +194,27 @@ class MilvusIndex:
         where: Filter = EVERYTHING,
         require: Require = "any",
         bm25: Bm25 = BM25,
+        within: Population | None = None,
     ) -> Ranking:
         check_filter(where)
 
         def work(milvus: Milvus, state: State) -> Ranking:
-            known = self._terms(milvus, state, terms)
-            search = keywords.Search(milvus, self.name, state, known, self._options.gram_weight, bm25)
+            search = self._search(milvus, state, terms, bm25)
+            if within is not None:
+                own, allowed = self._members(milvus, state, within), self._allowed(milvus, state, where)
+                return population.match(search, terms, limit, require, own, allowed)
             return keywords.match(search, terms, limit, require, self._allowed(milvus, state, where))
 
         return await self._read(work)
 
-    async def count(self, terms: Terms) -> TermCounts:
-        return await self._read(lambda milvus, state: keywords.count(state, self._terms(milvus, state, terms), terms))
+    async def count(self, terms: Terms, within: Population | None = None) -> TermCounts:
+        def work(milvus: Milvus, state: State) -> TermCounts:
+            search = self._search(milvus, state, terms, BM25)
+            if within is not None:
+                return population.count(search, terms, self._members(milvus, state, within))
+            return keywords.count(state, search.known, terms)
+
+        return await self._read(work)
 
     async def inventory(self) -> Inventory:
         def work(milvus: Milvus, state: State) -> Inventory:
@@ -262,6 +289,7 @@ class MilvusIndex:
             if self._known.generation != state.generation:
                 self._known.generation = state.generation
                 self._known.allowed = {}
+                self._known.members = LRUCache(POPULATIONS)
             return self._known
 
     def _frequencies(self, milvus: Milvus, state: State) -> terms.Frequencies:
@@ -275,6 +303,19 @@ class MilvusIndex:
         with self._guard:
             known.frequencies = known.frequencies.follow(milvus, self.name, state)
             return keywords.known(known.frequencies, wanted)
+
+    def _search(self, milvus: Milvus, state: State, terms: Terms, bm25: Bm25) -> keywords.Search:
+        known = self._terms(milvus, state, terms)
+        return keywords.Search(milvus, self.name, state, known, self._options.gram_weight, bm25)
+
+    def _members(self, milvus: Milvus, state: State, within: Population) -> population.Members:
+        """Read once for each state and population."""
+        known = self._about(state).members
+        found = known.get(within.digest)
+        if found is None:
+            found = population.members(milvus, self.name, state, within)
+            known.put(within.digest, found)
+        return found
 
     def _allowed(self, milvus: Milvus, state: State, where: Filter) -> Condition:
         """What a filter asks of a row, from a small cache."""

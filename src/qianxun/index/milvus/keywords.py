@@ -88,7 +88,7 @@ def match(search: Search, terms: Terms, limit: int, require: Require, where: Con
     is_hopeless = require == "all" and any(search.holding(WORDS, word) == 0 for word in words)
     if limit <= 0 or not known or is_hopeless:
         return Ranking.of((), top)
-    query = _weighed(search, {term: weights[term] for term in known}, words if require == "all" else ())
+    query = weighed(search, {term: weights[term] for term in known}, words if require == "all" else ())
     return _best(search, query, limit, where & search.state.of_kinds(*CHUNKS), top)
 
 
@@ -107,7 +107,7 @@ def _weight(search: Search, field: str, term: str) -> float:
     return weight * (search.gram_weight if field == GRAMS else 1.0)
 
 
-def _weighed(search: Search, weights: Mapping[sparse.Term, float], required: Sequence[str]) -> Weighed:
+def weighed(search: Search, weights: Mapping[sparse.Term, float], required: Sequence[str]) -> Weighed:
     table = sorted((search.known.places[term], term, weight) for term, weight in weights.items())
     return Weighed(
         np.array([number for number, _, _ in table], dtype=np.uint32),
@@ -139,7 +139,7 @@ def _best(search: Search, query: Weighed, limit: int, where: Condition, top: flo
             sparse="sparse",
             since=search.state.timestamp,
         )
-        ranking = _ranked(search, query, found, top)
+        ranking = ranked(search, query, found, top)
         is_all = len(found) < fetch or fetch >= MOST_HITS
         if is_all or (len(ranking) >= limit and _is_beyond(ranking.scores[limit - 1], found, fetch, limit, drift)):
             return ranking.head(limit)
@@ -169,7 +169,7 @@ def _damping(search: Search) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return words, grams
 
 
-def _ranked(search: Search, query: Weighed, found: Found, top: float) -> Ranking:
+def ranked(search: Search, query: Weighed, found: Found, top: float) -> Ranking:
     scores, is_whole = _scores(search, query, found)
     _, once = np.unique(found.columns["key"], return_index=True)  # what was acknowledged late may be there twice
     chosen = once[is_whole[once]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -40,6 +40,26 @@ def nearest(
         fetch = min(fetch * 4, MOST_HITS)  # ties that go on beyond
 
 
+def nearest_within(
+    milvus: Milvus,
+    name: str,
+    state: State,
+    vector: Vector,
+    limit: int,
+    where: Condition,
+    field: VectorField,
+    documents: Sequence[Sequence[int]],
+) -> Ranking:
+    """The nearest of the entries of these documents, as many of them at a time as a condition names."""
+    found = [
+        nearest(milvus, name, state, vector, limit, where & among("document", group), field) for group in documents
+    ]
+    if not found:
+        return NOTHING
+    keys, scores = (np.concatenate([getattr(own, part) for own in found]) for part in ("keys", "scores"))
+    return Ranking.ordered(keys, scores).head(limit)
+
+
 def cosines(milvus: Milvus, name: str, state: State, vector: Vector, keys: Keys) -> Scores:
     """The scores of `nearest` for these chunks; not a number for those without a vector."""
     known: dict[int, float] = {}
@@ -62,11 +82,15 @@ def _ranking(found: Found) -> Ranking:
     return Ranking.ordered(keys, np.round(found.scores[once], COSINE_DECIMALS))
 
 
-def likeness(milvus: Milvus, name: str, state: State) -> float:
-    """The mean cosine of chunks evenly spaced in key order, as the embedded index has it."""
+def likeness(milvus: Milvus, name: str, state: State, within: Keys | None = None) -> float:
+    """The mean cosine of chunks evenly spaced in key order, as the embedded index has it; of these alone."""
     if state.vectors[0] == 0:
         return mean_cosine(np.empty((0, 1)))
     keys = np.sort(np.concatenate([own[kinds == CONTENT] for kinds, own in windows(milvus, name, state, (CONTENT,))]))
+    if within is not None:
+        keys = keys[np.isin(keys, within)]
+        if len(keys) == 0:
+            return mean_cosine(np.empty((0, 1)))
     chosen = keys[np.linspace(0, len(keys) - 1, min(SAMPLE, len(keys))).astype(np.int64)].tolist()
     found: dict[int, list[float]] = {}
     for start in range(0, len(chosen), KEYS_AT_ONCE):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
 
 from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, RetrieverUnavailable
 from qianxun.core.ports import Index, IndexBackend
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import (
     BM25,
     EVERYTHING,
@@ -28,6 +29,7 @@ from qianxun.core.types import (
     IndexStamp,
     Inventory,
     Keys,
+    Population,
     Ranking,
     Scores,
     TermCounts,
@@ -35,7 +37,7 @@ from qianxun.core.types import (
     Vector,
     VectorField,
 )
-from qianxun.index.postgres import facts, keywords, tables, writing
+from qianxun.index.postgres import facts, keywords, population, tables, writing
 from qianxun.index.postgres import vectors as near
 from qianxun.index.postgres.check import check
 from qianxun.index.postgres.server import Server, Tx
@@ -58,6 +60,8 @@ log = logging.getLogger(__name__)
 SHARED = True  # by any number of processes
 EXACT_HERE = 5_000  # to score as many takes a server about as long as to search its HNSW index among them
 
+POPULATIONS = 64  # of one state: of 100,000 entries each takes 1 MB
+
 DROP_TRIES, DROP_PAUSE = 5, 0.1  # seconds between them
 
 Result = TypeVar("Result")
@@ -79,6 +83,7 @@ class Known:
     dead: keywords.Mask | None
     allowed: dict[str, facts.Allowed | None]
     likeness: float | None = None
+    members: LRUCache[str, population.Members] = field(default_factory=lambda: LRUCache(POPULATIONS))
 
 
 class PostgresIndex:
@@ -89,6 +94,7 @@ class PostgresIndex:
     """
 
     is_here = False
+    counts_within = True
 
     def __init__(self, server: Server, schema: str, state: State, options: Options, follows: bool) -> None:
         self.base = state.base
@@ -128,7 +134,12 @@ class PostgresIndex:
         await self._server.write(work)
 
     async def nearest(
-        self, vector: Vector, limit: int, where: Filter = EVERYTHING, field: VectorField = "content"
+        self,
+        vector: Vector,
+        limit: int,
+        where: Filter = EVERYTHING,
+        field: VectorField = "content",
+        within: Population | None = None,
     ) -> Ranking:
         require_model(self.stamp)
         check_filter(where)
@@ -138,7 +149,10 @@ class PostgresIndex:
             if state.vectors[LANES[field]] == 0:
                 return NOTHING
             search = near.Search(tx, Tables(self._schema, state.build), state, field, query)
-            return near.nearest(search, limit, self._allowed(tx, state, where), self._options.upkeep.exact_limit)
+            allowed = self._allowed(tx, state, where)
+            if within is not None:
+                return near.nearest_within(search, limit, allowed, within.documents)
+            return near.nearest(search, limit, allowed, self._options.upkeep.exact_limit)
 
         return await self._read(work)
 
@@ -152,11 +166,17 @@ class PostgresIndex:
 
         return await self._read(work)
 
-    async def likeness(self) -> float:
+    async def likeness(self, within: Population | None = None) -> float:
         """Made once for each state."""
 
         def work(tx: Tx, state: State) -> float:
             known = self._about(tx, state)
+            if within is not None:
+                members = self._members(tx, state, within)
+                if members.likeness is None:
+                    own = Tables(self._schema, state.build)
+                    members.likeness = near.likeness_within(tx, own, state, within.documents)
+                return members.likeness
             if known.likeness is None:
                 known.likeness = near.likeness(tx, Tables(self._schema, state.build), state)
             return known.likeness
@@ -170,17 +190,26 @@ class PostgresIndex:
         where: Filter = EVERYTHING,
         require: Require = "any",
         bm25: Bm25 = BM25,
+        within: Population | None = None,
     ) -> Ranking:
         check_filter(where)
 
         def work(tx: Tx, state: State) -> Ranking:
             search = replace(self._search(tx, state), bm25=bm25)
+            if within is not None:
+                members, allowed = self._members(tx, state, within), self._allowed(tx, state, where)
+                return population.match(search, terms, limit, require, members, allowed)
             return keywords.match(search, terms, limit, require, self._allowed(tx, state, where))
 
         return await self._read(work)
 
-    async def count(self, terms: Terms) -> TermCounts:
-        return await self._read(lambda tx, state: keywords.count(self._search(tx, state), terms))
+    async def count(self, terms: Terms, within: Population | None = None) -> TermCounts:
+        def work(tx: Tx, state: State) -> TermCounts:
+            if within is not None:
+                return population.count(self._search(tx, state), terms, self._members(tx, state, within))
+            return keywords.count(self._search(tx, state), terms)
+
+        return await self._read(work)
 
     async def inventory(self) -> Inventory:
         def keys(tx: Tx, state: State, table: str, lane: int) -> Keys:
@@ -256,6 +285,15 @@ class PostgresIndex:
     def _search(self, tx: Tx, state: State) -> keywords.Search:
         own = Tables(self._schema, state.build)
         return keywords.Search(tx, own, state, self._about(tx, state).dead, self._options.gram_weight)
+
+    def _members(self, tx: Tx, state: State, within: Population) -> population.Members:
+        """Read once for each state and population."""
+        known = self._about(tx, state).members
+        found = known.get(within.digest)
+        if found is None:
+            found = population.members(tx, Tables(self._schema, state.build), state, within)
+            known.put(within.digest, found)
+        return found
 
     def _allowed(self, tx: Tx, state: State, where: Filter) -> facts.Allowed | None:
         """The owners that pass a filter, from a small cache."""

@@ -64,6 +64,14 @@ def nearest(search: Search, limit: int, allowed: Allowed | None, exact_limit: in
     return _exactly(search, limit, allowed) if found is None else found
 
 
+def nearest_within(search: Search, limit: int, allowed: Allowed | None, documents: Keys) -> Ranking:
+    """The nearest of these documents' entries, scored one by one: a graph over all vectors finds what it finds by way
+    of those that are not to be there."""
+    if limit <= 0 or len(documents) == 0 or (allowed is not None and allowed.is_nothing):
+        return NOTHING
+    return _exactly(search, limit, allowed, documents)
+
+
 def _are_few(search: Search, allowed: Allowed) -> bool:
     if allowed.but_them or len(allowed.owners) > FEW:
         return False
@@ -76,21 +84,29 @@ def _are_few(search: Search, allowed: Allowed) -> bool:
     return bool(found[0] <= FEW)
 
 
-def _exactly(search: Search, limit: int, allowed: Allowed | None) -> Ranking:
+def _exactly(search: Search, limit: int, allowed: Allowed | None, documents: Keys | None = None) -> Ranking:
     """All that can be among the best, ties and rounding included: the server's order is not yet ours."""
+    own = "" if documents is None else f" AND {_within(search.tables)}"
+    bound = {} if documents is None else {"documents": bigints(documents)}
     if allowed is None or allowed.but_them:
         search.tx.set({"enable_seqscan": "on"})  # all of them, as they lie
     found = search.tx.rows(
         f"""WITH scored AS MATERIALIZED (
                 SELECT key, embedding <#> %(vector)s::vector AS distance FROM {search.tables.vectors}
-                WHERE {search.condition(allowed)}),
+                WHERE {search.condition(allowed)}{own}),
             cut AS (SELECT distance FROM scored ORDER BY distance OFFSET %(limit)s - 1 LIMIT 1)
             SELECT key, distance FROM scored
             WHERE distance <= COALESCE((SELECT distance FROM cut), 'infinity'::float8) + {SLACK}""",
         limit=limit,
         **search.values(allowed),
+        **bound,
     )
     return _ranking(found).head(limit)
+
+
+def _within(tables: Tables) -> str:
+    """A condition on vectors: that their entry is of one of ``%(documents)s``."""
+    return f"row IN (SELECT e.row FROM {tables.entries} e WHERE e.document = ANY(%(documents)s::bigint[]))"
 
 
 def _by_graph(search: Search, limit: int, allowed: Allowed | None) -> Ranking | None:
@@ -168,6 +184,26 @@ def likeness(tx: Tx, tables: Tables, state: State) -> float:
     )
     rows = np.frombuffer(b"".join(data[4:] for (data,) in found), dtype=">f4").reshape(-1, state.stamp.dimension)
     return mean_cosine(rows.astype(np.float64))
+
+
+def likeness_within(tx: Tx, tables: Tables, state: State, documents: Keys) -> float:
+    """The same among the chunks of these documents."""
+    if state.vectors[0] == 0:
+        return mean_cosine(np.empty((0, 1)))
+    mine = f"base = %(base)s AND lane = 0 AND {_within(tables)}"
+    bound = {"base": state.base, "documents": bigints(documents)}
+    rows = tx.ints(f"SELECT row AS value FROM {tables.vectors} WHERE {mine} ORDER BY key", **bound)
+    if len(rows) == 0:
+        return mean_cosine(np.empty((0, 1)))
+    chosen = rows[np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(np.int64)]
+    found = tx.rows(
+        f"""SELECT vector_send(embedding) FROM {tables.vectors}
+            WHERE base = %(base)s AND row = ANY(%(rows)s::bigint[]) ORDER BY key""",
+        base=state.base,
+        rows=bigints(chosen),
+    )
+    matrix = np.frombuffer(b"".join(data[4:] for (data,) in found), dtype=">f4").reshape(-1, state.stamp.dimension)
+    return mean_cosine(matrix.astype(np.float64))
 
 
 # ── the index ────────────────────────────────────────────────────────────────────────────────────

@@ -26,6 +26,7 @@ CounterName = Literal[
     "webhook_delivery",
     "correction",
     "correction_revision",
+    "access_set",
     "owner",
     "identity",
 ]

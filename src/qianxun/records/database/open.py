@@ -31,6 +31,7 @@ from sqlalchemy.exc import ArgumentError
 
 from qianxun.core.errors import BadSettings, MissingExtra
 from qianxun.records.database.postgres import schema_of
+from qianxun.records.database.restrict import watch_statements
 from qianxun.records.database.server import CREATING, SQLITE, USUAL, WRITING, Reach, server_of
 from qianxun.records.schema import VERSIONS, Base, SchemaReaderRow
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
-HEAD = "0015"  # the newest of them
+HEAD = "0016"  # the newest of them
 # The newest migrations of released programs that can work on the tables of this one: replicas of two versions live
 # together while they are replaced one by one. A migration that takes or renames a column which those use empties it.
 COMPATIBLE: tuple[str, ...] = ()
@@ -80,6 +81,7 @@ def open_database(url: str, reach: Reach = USUAL) -> Engine:
     except BaseException:
         engine.dispose()
         raise
+    watch_statements(engine)
     return engine
 
 

@@ -21,6 +21,7 @@ from sqlalchemy.types import TypeEngine
 
 from qianxun.core.types import Keys
 from qianxun.records.database.postgres import BACKEND
+from qianxun.records.database.restrict import permitted_in
 from qianxun.records.database.server import SQLITE, server_of
 from qianxun.records.schema import Base, ChunkRow, DocumentRow
 
@@ -100,8 +101,11 @@ class Compiled:
     sql: str
     names: tuple[str, ...] | None  # of the parameters, in order; None: the driver takes them by name
     reads: tuple[tuple[int, Callable[[Any], Any]], ...]  # columns that are not stored as they are
+    is_open: bool = True  # tells nothing of documents that a principal may not see
 
     def rows(self, tx: Connection, parameters: Mapping[str, Any]) -> list[Sequence[Any]]:
+        if not self.is_open and permitted_in(tx) is not None:
+            raise RuntimeError("a compiled statement that does not ask who may see what it reads")
         given = parameters if self.names is None else tuple(parameters[name] for name in self.names)
         driver = tx.dialect.loaded_dbapi
         cursor = tx.connection.cursor()
@@ -162,8 +166,9 @@ def _stored_as(kind: TypeEngine[Any]) -> int | None:
     return FLOAT8 if isinstance(kind, Float) else None
 
 
-def compiled(statement: Select[Any], dialect: Dialect) -> Compiled:
-    """``statement`` with every parameter named by a `bindparam`."""
+def compiled(statement: Select[Any], dialect: Dialect, *, is_restricted: bool = False) -> Compiled:
+    """``statement`` with every parameter named by a `bindparam`. ``is_restricted``: it compares itself what a principal
+    may see."""
     made = statement.compile(dialect=dialect)
     kinds = [column.type.dialect_impl(dialect) for column in statement.selected_columns]
     reads = [(at, kind.result_processor(dialect, _stored_as(kind))) for at, kind in enumerate(kinds)]
@@ -171,7 +176,15 @@ def compiled(statement: Select[Any], dialect: Dialect) -> Compiled:
         str(made),
         tuple(made.positiontup) if made.positiontup is not None else None,
         tuple((at, read) for at, read in reads if read is not None),
+        is_restricted or not _reads_documents(statement),
     )
+
+
+def _reads_documents(statement: Select[Any]) -> bool:
+    """Of the outbox only the last number is read this way, which every write raises."""
+    tables = (found for found in statement.get_final_froms() if isinstance(found, Table))
+    own = {table.name for table in tables if "document_key" in table.c or table is DocumentRow.__table__}
+    return any(not isinstance(found, Table) for found in statement.get_final_froms()) or bool(own)
 
 
 IN_LIMIT = 500  # values in one list: every database takes so many
