@@ -273,7 +273,7 @@ def test_tables_that_cannot_be_searched_are_said_and_missed(asking: Asking, monk
     async def broken(*_: Any, **__: Any) -> Any:
         raise RecallFailed("no tables today")
 
-    monkeypatch.setattr("qianxun.retrieve.layered.tables.search_tables", broken)
+    monkeypatch.setattr("qianxun.engine.answer_steps.search_tables", broken)
     answer = asking.answer("胸片的价格是多少")
     assert "80" in answer.answer
     assert "tables" in {each.part for each in answer.degraded}

@@ -94,6 +94,7 @@ class AnswerGenerator:
     likeness: Likeness | None = None
     check: CheckMode = "strict"
     exact_parts: ExactParts = field(default_factory=dict)
+    only_sure: bool = False  # nothing is probable: another search may still follow
 
     def __post_init__(self) -> None:
         if self.llm is not None:
@@ -190,7 +191,7 @@ class AnswerGenerator:
     def judge(self, query: str, context: Given) -> Sufficiency:
         """Returns whether these passages can answer the question, and why not."""
         given = as_context(context)
-        return enough(_read(_Offered(query, given.passages, given.tie)))
+        return enough(_read(_Offered(query, given.passages, given.tie)), self.likeness)
 
     def consider(self, query: str, context: Given) -> tuple[Sufficiency, Answer]:
         """Returns whether these passages can answer the question, and the answer of their own sentences; both read
@@ -200,14 +201,14 @@ class AnswerGenerator:
         if questions and given.tie is None and given.passages:
             return self._in_parts(query, questions, given)
         evidence = _read(_Offered(query, given.passages, given.tie))
-        sufficiency = enough(evidence)
+        sufficiency = enough(evidence, self.likeness)
         if evidence.sides:
             missing = [side.name for side in evidence.sides if not side.scored]
             return sufficiency, _joined(extract_sides((side.query, side.scored) for side in evidence.sides), missing)
         quoted = extract(evidence.query, evidence.scored) if sufficiency else ()
         if quoted:
             return sufficiency, _joined(quoted)
-        likely = None if sufficiency else probable(evidence, self.likeness)
+        likely = None if sufficiency or self.only_sure else probable(evidence, self.likeness)
         if likely is not None:
             return sufficiency, _probably(query, likely)
         return sufficiency, declined(query, nearest=nearest(evidence))
@@ -216,7 +217,8 @@ class AnswerGenerator:
         """Each question of several, answered or declined on its own. Where none has an answer, all are declined."""
         readings = [(part, _read(_Offered(part, given.passages))) for part in questions]
         verdicts = [
-            Sufficiency(True, 1.0) if part in self.exact_parts else enough(evidence) for part, evidence in readings
+            Sufficiency(True, 1.0) if part in self.exact_parts else enough(evidence, self.likeness)
+            for part, evidence in readings
         ]
         missing = [part for (part, _), sufficiency in zip(readings, verdicts, strict=True) if not sufficiency]
         fit = sum(sufficiency.fit for sufficiency in verdicts) / len(verdicts)
@@ -224,7 +226,7 @@ class AnswerGenerator:
         sufficiency = Sufficiency(len(missing) < len(questions), fit, reason)
         if not sufficiency:
             likely = [line for _, evidence in readings if (line := probable(evidence, self.likeness))]
-            if likely:
+            if likely and not self.only_sure:
                 return sufficiency, _probably(query, likely[0])
             return sufficiency, declined(query, nearest=nearest(readings[0][1]))
         draft = AnswerDraft()

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from qianxun.answer.extractive.sufficiency import Likeness
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.llm_step import adviser, list_of, model_step
 from qianxun.answer.state import Answering, AnswerState, Grade, Step, context_of
 from qianxun.answer.verify.plain_text import quotable
-from qianxun.answer.write import is_overview
+from qianxun.answer.write import is_overview, likeness_of
 from qianxun.core.answer_types import Answer, AnswerContext, Passage
 
 CLEARLY: Final = 0.85  # a fit above which no model is called; the writer may still find that it is not enough
@@ -36,7 +37,7 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[AnswerState,
         return state, Step("rules", {**_details(state.grade), "unchanged": True})
     context = context_of(state)
     passages = context.passages
-    by_rules, draft = await _by_rules(state, context)
+    by_rules, draft = await _by_rules(state, context, likeness_of(answering.base))
     state = replace(state, grade=by_rules, draft=draft)
     if not passages or (by_rules.is_enough and by_rules.coverage >= CLEARLY):
         return state, Step("rules", _details(by_rules))
@@ -68,7 +69,9 @@ def _by_model(
     return replace(state, grade=grade, found=tuple(found))
 
 
-async def _by_rules(state: AnswerState, context: AnswerContext) -> tuple[Grade, Answer | None]:
+async def _by_rules(
+    state: AnswerState, context: AnswerContext, likeness: Likeness | None
+) -> tuple[Grade, Answer | None]:
     """The grade; and, where every sentence was read for it, the answer that these give themselves."""
     if state.has_exact_answer:
         return Grade(True, 1.0, 1.0, "表格的单元格给出了确切的答案"), None
@@ -76,7 +79,7 @@ async def _by_rules(state: AnswerState, context: AnswerContext) -> tuple[Grade, 
         return Grade(True, 1.0, 1.0, "问的是全部资料，图谱的社区概括了它们"), None
     if not context.passages:
         return Grade(False, reason="没有检索到资料"), None
-    generator = AnswerGenerator(exact_parts=state.exact_parts)
+    generator = AnswerGenerator(exact_parts=state.exact_parts, likeness=likeness, only_sure=True)
     sufficiency, answer = await asyncio.to_thread(generator.consider, state.question, context)
     best = max(passage.score for passage in context.passages)
     grade = Grade(answer.is_sure, best, sufficiency.fit, sufficiency.reason)

@@ -163,14 +163,14 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
         answering.only_checked,
         exact,
         style,
-        likeness=_likeness(answering.base),
+        likeness=likeness_of(answering.base),
         check=answering.check,
         exact_parts=state.exact_parts,
     )
     return Writing(answering.base, state, generator, context, failed)
 
 
-def _likeness(base: OpenBase) -> Likeness | None:
+def likeness_of(base: OpenBase) -> Likeness | None:
     """The base's own embedding model, where it runs on this machine: a service takes its time, and charges for it."""
     model = base.model
     if model is None or not hasattr(model, "token_vectors"):

@@ -171,7 +171,7 @@ def _worth(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> dict[int, flo
     if query.is_why:
         return {one.line.at: one.fit * (1.0 if _CAUSE.search(one.line.folded) else NO_CAUSE) for one in offered}
     if query.kind in ("fact", "comparison"):
-        return {one.line.at: one.fit * (1 - _BY_SCORE * (1 - one.line.passage.score)) for one in offered}
+        return {one.line.at: one.choice * (1 - _BY_SCORE * (1 - one.line.passage.score)) for one in offered}
     topics: dict[int, float] = {}
     topic, passage = 0.0, 0
     for one in offered:

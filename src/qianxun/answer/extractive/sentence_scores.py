@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from pathlib import PurePath
 from typing import Final
 
@@ -33,6 +34,7 @@ INFORMATIVE: Final = 0.5  # of the worth of the most informative term
 OTHER_TIME: Final = 0.55  # what a line about another time is worth
 OTHER_UNIT: Final = 0.75  # … of another unit than the question's
 OTHER_KIND: Final = 0.5  # … of another kind than the label in the question names: 85% is no 金额
+TELLING: Final = 0.4  # of a line's choice: how it differs from the others of its passage
 CLAUSE, SENTENCE, NOWHERE = 1.0, 0.62, 0.5  # where the figure is that is asked for
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
@@ -84,6 +86,7 @@ class ScoredLine:
     is_own: bool  # of a document that the question names, where it names one; a row: of the thing that it names
     is_timely: bool  # not of another time than the question's
     has_figure: bool = True  # of the kind that is asked for, where one is
+    choice: float = 0.0  # among the lines of its passage, where what all of them are about tells little
 
 
 def lines(passages: Sequence[Passage]) -> list[Line]:
@@ -147,14 +150,34 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
     whole = sum(worth.values())
     wordless = 1.0 if query.names or query.kind == "summary" else 0.0  # 介绍一下甲公司: everything about it
     evidence = _evidence(offered)
+    telling = _telling(query, offered)
     found = []
     for line in offered:
-        covered = sum(worth[term.text] * term_coverage(term, line, query) for term in query.terms)
-        share = covered / whole if whole else wordless
+        covers = {term.text: term_coverage(term, line, query) for term in query.terms}
+        share = sum(worth[word] * cover for word, cover in covers.items()) / whole if whole else wordless
         figure = _figure(query, line, worth)
         when = _when(query, line, evidence[line.passage.number], evidence[line.passage.doc_name])
         is_timely, has_figure = when > OTHER_TIME, figure > NOWHERE
-        found.append(ScoredLine(line, share * figure * when, _is_own(query, line), is_timely, has_figure))
+        fit = share * figure * when
+        own = telling[line.passage.number]
+        told = sum(own[word] * covers[word] for word in own) / (sum(own.values()) or 1.0)
+        choice = (1 - TELLING) * fit + TELLING * told * when * (_figure(query, line, own) if own else figure)
+        found.append(ScoredLine(line, fit, _is_own(query, line), is_timely, has_figure, choice if own else fit))
+    return found
+
+
+def _telling(query: EvidenceQuery, offered: Sequence[Line]) -> dict[int, dict[str, float]]:
+    """What a term is worth among the lines of each passage: what all of them have tells none from the others, and the
+    passage is about it whether or not a line repeats it."""
+    found: dict[int, dict[str, float]] = {}
+    for number, group in groupby(offered, key=lambda line: line.passage.number):
+        own = [line.folded for line in group]
+        counts = {term: sum(coverage(term.text, text) >= SHORT for text in own) for term in query.terms}
+        found[number] = {
+            term.text: term.share * math.log1p(len(own) / count) * (0.6 + 0.2 * min(len(term.text), 4))
+            for term, count in counts.items()
+            if count
+        }
     return found
 
 
@@ -267,7 +290,7 @@ def _figure(query: EvidenceQuery, line: Line, worth: dict[str, float]) -> float:
     if not query.needs:
         return 1.0
     most = max(worth.values(), default=0.0)
-    terms = [term for term in query.terms if worth[term.text] >= INFORMATIVE * most] or [Term("")]
+    terms = [term for term in query.terms if worth.get(term.text, 0.0) >= INFORMATIVE * most] or [Term("")]
     best = NOWHERE
     for near, clause in _clauses(line):
         fitting = [figure for figure in _figures(clause) if may_answer(figure, query)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +35,13 @@ AHEAD: Final = 0.6  # what a point of score beyond that is worth
 BARELY: Final = 0.72  # below this, every thing that a question for a fact names must be there
 PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
 LIKELY: Final = 0.4  # … of that, where the line also means nearly the same as the question
-ALIKE_MEANING: Final = 0.7  # cosine of a question and a line
+RATHER_ALIKE, ALIKE_MEANING = 0.6, 0.75  # cosines of a question and a line
+# The chance that a question has its answer here, by how well the best line fits (as a share of what is enough) and by
+# how alike line and question are in meaning; fitted with one domain left out in turn (docs/quality.md).
+BY_FIT, BY_MEANING, OFFSET = 3.9, 2.9, -5.9
+SURE: Final = 0.6
+CLEARLY: Final = 1.4  # of what is enough: no meaning is so unlike that it would be doubted
+_JUDGED: Final[tuple[AnswerKind, ...]] = ("fact", "explain")  # others rest on several lines
 COMPARED: Final = 8  # lines whose meaning is compared
 _SHOWN: Final = 200  # characters of a line that are compared
 STATED: Final = 0.6  # the least fit of a line that states the relation; the rest is how well it fits
@@ -103,8 +110,12 @@ def _sides(text: str, doc_names: Sequence[str], whole: EvidenceQuery, offered: S
     return tuple(found)
 
 
-def enough(evidence: ReadEvidence) -> Sufficiency:
-    """Returns whether the passages can answer the question."""
+Likeness: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
+"""How alike in meaning a question is to each of some texts, as a cosine."""
+
+
+def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficiency:
+    """Returns whether the passages can answer the question: by its words, and by its meaning where these fit barely."""
     query = evidence.query
     if not evidence.scored:
         return Sufficiency(False, 0.0, f"资料没有讲到：{evidence.subject}" if evidence.subject else "没有检索到资料")
@@ -117,14 +128,23 @@ def enough(evidence: ReadEvidence) -> Sufficiency:
     own = [one for one in evidence.scored if not evidence.subject or one.line.is_of(evidence.subject)]
     absent = [word for word in words if all(coverage(word, one.line.folded) < 0.8 for one in own)]
     # What only lines about something else say is not said of the subject.
-    if fit >= ENOUGH[query.kind] and not (evidence.subject and absent) and not _lacks_thing(evidence, fit):
+    is_enough = fit >= ENOUGH[query.kind] and not (evidence.subject and absent) and not _lacks_thing(evidence, fit)
+    if is_enough and (likeness is None or _chance(evidence, fit, likeness) >= SURE):
         return Sufficiency(True, fit)
     missing = "、".join(absent[:5])
     return Sufficiency(False, fit, f"资料没有讲到：{missing}" if missing else "资料讲到了这些，但没有讲到所问的内容")
 
 
-Likeness: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
-"""How alike in meaning a question is to each of some texts, as a cosine."""
+def _chance(evidence: ReadEvidence, fit: float, likeness: Likeness) -> float:
+    """That the question has its answer here, where its words were found."""
+    query, share = evidence.query, fit / ENOUGH[evidence.query.kind]
+    own = [one for one in evidence.scored if one.is_own]
+    if query.kind not in _JUDGED or len(query.names) > 1 or share >= CLEARLY or not own:
+        return 1.0
+    usual = _usual_score(evidence.scored)
+    best = max(own, key=lambda one: one.fit + _lead(one, usual))
+    alike = likeness(query.text, [_shown(best.line)])[0]
+    return 1 / (1 + math.exp(-(BY_FIT * share + BY_MEANING * alike + OFFSET)))
 
 
 def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> ScoredLine | None:
@@ -139,14 +159,15 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
     ordered = sorted(named, key=lambda one: -one.fit)[:COMPARED]
     if evidence.subject or not ordered:
         return None
-    if ordered[0].fit >= PROBABLE * least and _names_all(evidence.query, ordered[0].line):
-        return ordered[0]
+    is_near = ordered[0].fit >= PROBABLE * least and _names_all(evidence.query, ordered[0].line)
     near = [one for one in ordered if one.fit >= LIKELY * least]
     if likeness is None or not near:
-        return None
+        return ordered[0] if is_near else None
     alike = likeness(evidence.query.text, [_shown(one.line) for one in near])
     best = max(range(len(near)), key=lambda at: alike[at])
-    return near[best] if alike[best] >= ALIKE_MEANING else None
+    if alike[best] >= ALIKE_MEANING:
+        return near[best]
+    return near[0] if is_near and alike[0] >= RATHER_ALIKE else None
 
 
 def _lacks_thing(evidence: ReadEvidence, fit: float) -> bool:
@@ -284,10 +305,10 @@ def _stating(tie: StatedTie, scored: Sequence[ScoredLine]) -> tuple[ScoredLine, 
     """Only lines that state the relation answer; where none does, those that have every name."""
     stating = {one.line.at for one in scored if _states(one.line, tie)}
     if stating:
-        return tuple(
-            replace(one, fit=STATED + (1 - STATED) * one.fit if one.line.at in stating else 0.0) for one in scored
-        )
-    return tuple(one if _has_names(one.line, tie) else replace(one, fit=0.0) for one in scored)
+        fits = {one.line.at: STATED + (1 - STATED) * one.fit if one.line.at in stating else 0.0 for one in scored}
+    else:
+        fits = {one.line.at: one.fit if _has_names(one.line, tie) else 0.0 for one in scored}
+    return tuple(replace(one, fit=fits[one.line.at], choice=fits[one.line.at]) for one in scored)
 
 
 def _states(line: Line, tie: StatedTie) -> bool:

@@ -202,7 +202,7 @@ def _picks_one(scene: Scene, condition: Condition) -> bool:
         return False
     label = scene.sheet.label
     if label is not None and label != condition.column and any(c == label for c, _ in scene.columns):
-        return False  # the rows are what is counted, and this column only happens to have a different word in per_row
+        return False  # the rows are what is counted, and this column only happens to have a different word in each
     return scene.sheet.variety(condition.column) == 1.0
 
 
@@ -222,7 +222,7 @@ def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, hit
 
 
 def _per_row(scene: Scene) -> int:
-    """The characters of 平均每个区域, where a row is a region: an average over rows, and not one for per_row group."""
+    """The characters of 平均每个区域, where a row is a region: an average over rows, and not one for each group."""
     sheet, hit = scene.sheet, cue("aggregate.average_of_each").search(scene.query.text)
     if hit is None or sheet.label is None or sheet.variety(sheet.label) < 1.0:
         return 0
