@@ -160,8 +160,8 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
         is_timely, has_figure = when > OTHER_TIME, figure > NOWHERE
         fit = share * figure * when
         own = telling[line.passage.number]
-        told = sum(own[word] * covers[word] for word in own) / (sum(own.values()) or 1.0)
-        choice = (1 - TELLING) * fit + TELLING * told * when * (_figure(query, line, own) if own else figure)
+        distinct = sum(own[word] * covers[word] for word in own) / (sum(own.values()) or 1.0)
+        choice = (1 - TELLING) * fit + TELLING * distinct * when * (_figure(query, line, own) if own else figure)
         found.append(ScoredLine(line, fit, _is_own(query, line), is_timely, has_figure, choice if own else fit))
     return found
 
