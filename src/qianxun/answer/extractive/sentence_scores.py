@@ -34,7 +34,7 @@ INFORMATIVE: Final = 0.5  # of the worth of the most informative term
 OTHER_TIME: Final = 0.55  # what a line about another time is worth
 OTHER_UNIT: Final = 0.75  # … of another unit than the question's
 OTHER_KIND: Final = 0.5  # … of another kind than the label in the question names: 85% is no 金额
-TELLING: Final = 0.4  # of a line's choice: how it differs from the others of its passage
+DISTINCTIVE: Final = 0.4  # of a line's choice: how it differs from the others of its passage
 CLAUSE, SENTENCE, NOWHERE = 1.0, 0.62, 0.5  # where the figure is that is asked for
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
@@ -150,7 +150,7 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
     whole = sum(worth.values())
     wordless = 1.0 if query.names or query.kind == "summary" else 0.0  # 介绍一下甲公司: everything about it
     evidence = _evidence(offered)
-    telling = _telling(query, offered)
+    distinctive = _distinctive(query, offered)
     found = []
     for line in offered:
         covers = {term.text: term_coverage(term, line, query) for term in query.terms}
@@ -159,14 +159,14 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
         when = _when(query, line, evidence[line.passage.number], evidence[line.passage.doc_name])
         is_timely, has_figure = when > OTHER_TIME, figure > NOWHERE
         fit = share * figure * when
-        own = telling[line.passage.number]
+        own = distinctive[line.passage.number]
         distinct = sum(own[word] * covers[word] for word in own) / (sum(own.values()) or 1.0)
-        choice = (1 - TELLING) * fit + TELLING * distinct * when * (_figure(query, line, own) if own else figure)
+        choice = (1 - DISTINCTIVE) * fit + DISTINCTIVE * distinct * when * (_figure(query, line, own) if own else figure)
         found.append(ScoredLine(line, fit, _is_own(query, line), is_timely, has_figure, choice if own else fit))
     return found
 
 
-def _telling(query: EvidenceQuery, offered: Sequence[Line]) -> dict[int, dict[str, float]]:
+def _distinctive(query: EvidenceQuery, offered: Sequence[Line]) -> dict[int, dict[str, float]]:
     """What a term is worth among the lines of each passage: what all of them have tells none from the others, and the
     passage is about it whether or not a line repeats it."""
     found: dict[int, dict[str, float]] = {}
