@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,23 @@ def test_a_version_that_waits_for_its_model_is_not_overtaken(library: Library) -
     library.add('{"规定": "起付线为 1300 元。"}')
     assert library.add(UNFINISHED).refused
     assert (library.state.status, library.state.generation) == ("retrying", 1)
+
+
+def test_a_file_is_not_to_blame_where_the_system_has_run_out_of_descriptors(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fingerprint(path: Path) -> str:
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    library.file.write_text(f'{{"规定": "{TEXT}"}}', "utf-8")
+    with monkeypatch.context() as patched:
+        patched.setattr(sources, "_fingerprint", fingerprint)
+        with pytest.raises(OSError, match="Too many open files"):
+            library.add()
+        with pytest.raises(OSError, match="Too many open files"):
+            library.rag.add_file(library.base, library.file, name="须知.json")
+    assert library.rag.statistics(library.base).get("failed", 0) == 0
+    assert library.add().added == 1
 
 
 def test_files_that_cannot_be_opened_are_remembered_but_no_folder_and_no_missing_path(

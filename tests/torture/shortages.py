@@ -33,7 +33,8 @@ class Answers:
 
     def note(self, answer: httpx.Response, allowed: tuple[int, ...], folder: Path) -> httpx.Response:
         self.statuses[answer.status_code] += 1
-        if (answer.status_code >= 500 and answer.status_code not in allowed) or str(folder) in answer.text:
+        is_refused = answer.status_code >= 500 or answer.status_code == 422  # as unreadable: every file is sound
+        if (is_refused and answer.status_code not in allowed) or str(folder) in answer.text:
             self.wrong.append(f"{answer.request.method} {answer.request.url.path}: {answer.text[:300]}")
         return answer
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from qianxun.core.ingest_types import Excluded, Refusal
+from qianxun.core.system.shortages import shortage
 from qianxun.ingest.ignore import IGNORE_FILE, Rule, is_ignored, read_ignore_file, rules_of
 
 _CHUNK: Final = 1 << 20
@@ -134,6 +135,9 @@ def _readable(path: Path) -> str:
 
 
 def _why(failure: OSError, what: str) -> str:
+    """Raises ``failure`` where the system ran out of something: the file is not to blame, and is read next time."""
+    if shortage(failure) is not None:
+        raise failure
     if isinstance(failure, PermissionError):
         return f"没有权限读取这个{what}"
     return f"读不了这个{what}（{type(failure).__name__}）"
