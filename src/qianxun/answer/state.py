@@ -21,7 +21,7 @@ from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
 from qianxun.core.layered_types import Cited, LayeredRecall
 from qianxun.core.options import QUERY_MODES, CheckMode, QueryMode, SearchOptions
 from qianxun.core.types import Chunk, Degraded, Filter, Found, StepTime
-from qianxun.graph.build import graph_of
+from qianxun.graph.build import current_graph
 from qianxun.graph.modes import ModeRecall
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.ingest.sandbox.pool import ParserPool
@@ -244,7 +244,7 @@ def _offered(reply: TableReply) -> tuple[Passage, ...]:
 async def graph_or_reason(base: OpenBase, where: Filter) -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:
     """Returns the part of the base's graph that the filter allows; None, with the reason, where it is unavailable."""
     try:
-        return await graph_of(base, where), ()
+        return (await current_graph(base, where)).whole, ()
     except NotFound:  # the base itself has been deleted
         raise
     except QianxunError as error:

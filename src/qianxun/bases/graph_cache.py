@@ -4,12 +4,14 @@ model has read the base for it. Nothing is lost with either: facts are stored in
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Final, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -23,16 +25,42 @@ if TYPE_CHECKING:
     from qianxun.graph.network.columns import FactColumns
     from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 
-State: TypeAlias = tuple[int, int]
+State: TypeAlias = tuple[int, int]  # of the records: documents, and facts and aliases
 RESTRICTED: Final = 4  # graphs under a filter
 REST_SECONDS: Final = 60.0  # after an outage, before the model is called again in the background
+LARGE: Final = 20_000  # chunks, from which on a graph takes seconds to derive
+MOST_RECENT: Final = 2_000  # chunks written since, that questions look through beside such a graph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecentWrites:
+    """What was written since a large graph was derived: questions see it before the graph is derived again."""
+
+    state: State
+    added: KnowledgeGraph  # of the chunks that came since, by themselves
+    removed: Keys  # chunks of the graph that have been deleted since
+    began: float  # by the monotonic clock
+    is_whole: bool = True  # False: more came than are looked through
+
+    def __len__(self) -> int:
+        return len(self.added.chunks) + len(self.removed)
 
 
 class GraphCache(WriteWatch):
     """One for each open base. Changed under `changing` alone; the graphs that it returns never change."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None, identity: str = "") -> None:
         super().__init__()
+        self.folder = folder  # where a large graph is kept; None: nowhere
+        self.identity = identity  # of the base
+        self.was_read = folder is None  # whether it was looked for there
+        self.recent: RecentWrites | None = None
+        self.floor = -1  # every served chunk up to this key is in the graph
+        self.count = 0  # of the chunks up to there, when that was last looked at
+        self.given: tuple[Alias, ...] = ()
+        self.keeping = threading.Lock()  # taken while it is written to disk
+        self.settling: asyncio.Task[None] | None = None  # that derives the graph again
+        self._recent_facts: dict[int, ChunkFacts] = {}
         self.stepping = asyncio.Lock()  # one task updates it at a time
         self.changing = threading.Lock()  # taken by its thread, which goes on when the task was cancelled
         self.state: State | None = None  # of the records that it was derived from
@@ -60,13 +88,17 @@ class GraphCache(WriteWatch):
         fresh: Sequence[ChunkFacts],
         deleted: Sequence[int],
         given: Sequence[Alias],
+        floor: int = -1,
+        count: int = 0,
     ) -> None:
-        """Derives the graph of ``chunks``, whose facts other than ``fresh`` are known."""
+        """Derives the graph of ``chunks``, whose facts other than ``fresh`` are known. Every chunk that is served and
+        has a key up to ``floor`` is among them; ``count`` chunks have such keys, served or not."""
         from qianxun.graph.network.columns import FactColumns
         from qianxun.graph.network.knowledge_graph import derive_graph
+        from qianxun.graph.network.snapshot import columns_of
 
         if self._columns is None:
-            self._columns = FactColumns()
+            self._columns = FactColumns() if self._graph is None else columns_of(self._graph)
         self._columns.remove(deleted)
         self._columns.add(fresh)
         self._revisions = dict(zip(chunks.keys.tolist(), chunks.revisions.tolist(), strict=True))
@@ -75,7 +107,58 @@ class GraphCache(WriteWatch):
         self._chunks = chunks
         self._restricted.clear()
         self._graph = derive_graph(self._columns, given, self._graph)
-        self.state = state
+        self.state, self.floor, self.count, self.given = state, floor, count, tuple(given)
+        self.recent, self._recent_facts = None, {}
+
+    # ── a large graph ────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def is_large(self) -> bool:
+        return self._graph is not None and len(self._graph.chunks) >= LARGE
+
+    @property
+    def followed(self) -> State | None:
+        """The state of the records that questions see: of the graph, with what was written since."""
+        return self.state if self.recent is None else self.recent.state
+
+    def known_recent(self) -> frozenset[int]:
+        return frozenset(self._recent_facts)
+
+    def follow(self, state: State, fresh: Sequence[ChunkFacts], current: Keys, removed: Keys) -> None:
+        """Takes up what was written since: ``current`` are the keys of the chunks that came, whose facts other than
+        ``fresh`` are known; too many of them are left to the next derivation."""
+        from qianxun.graph.network.knowledge_graph import graph_from_facts
+
+        is_whole = len(current) <= MOST_RECENT
+        known = self._recent_facts | {facts.chunk: facts for facts in fresh}
+        self._recent_facts = {key: known[key] for key in current.tolist() if key in known} if is_whole else {}
+        began = time.monotonic() if self.recent is None else self.recent.began
+        added = graph_from_facts(self._recent_facts.values(), self.given)
+        self.recent = RecentWrites(state, added, removed, began, is_whole)
+
+    def forgotten(self) -> GraphCache:
+        """An empty one in its place; nothing is left of this one in memory or on disk."""
+        with self.keeping:
+            folder, self.folder = self.folder, None
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+        return GraphCache(folder, self.identity)
+
+    def kept(self) -> tuple[dict[str, Any], dict[str, Keys]]:
+        """What a graph on disk is kept with, beside itself."""
+        chunks = self._chunks
+        assert chunks is not None
+        assert self.state is not None
+        about = {"state": list(self.state), "floor": self.floor, "count": self.count}
+        return about, {name: getattr(chunks, name) for name in GraphChunks._fields}
+
+    def restore(self, graph: KnowledgeGraph, about: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Begins with a graph that was kept on disk."""
+        chunks = GraphChunks(**{name: np.asarray(arrays[name]) for name in GraphChunks._fields})
+        self._graph, self._chunks, self.given = graph, chunks, graph.given
+        self._revisions = dict(zip(chunks.keys.tolist(), chunks.revisions.tolist(), strict=True))
+        documents, facts = about["state"]
+        self.state, self.floor, self.count = (documents, facts), about["floor"], about["count"]
 
     # ── under a filter ───────────────────────────────────────────────────────────────────────────
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase, Serving, read, stamp_for
+from qianxun.bases.graph_cache import GraphCache
 from qianxun.bases.lease import LEASE_SECONDS, LeaseKeeper
 from qianxun.bases.seen import seen_by, whole_of
 from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, LeaseLost, NotFound, QianxunError, RecallFailed
@@ -65,6 +68,7 @@ class OpenBases:
     lexicon: str = ""  # of graphs
     lease_seconds: float = LEASE_SECONDS
     is_reader: bool = False  # another process writes, and repairs
+    graph_folder: Path | None = None  # where large graphs are kept; None: nowhere
     repairs: Repairs = field(default_factory=Repairs)
     in_memory: FairSlots = field(default_factory=lambda: FairSlots(IN_MEMORY))
     committing: FairSlots = field(default_factory=lambda: FairSlots(max(2, os.cpu_count() or 1)))
@@ -86,6 +90,9 @@ class OpenBases:
     def is_open(self, knowledge_base: int, tenant: str) -> bool:
         base = self._open.get(knowledge_base)
         return base is not None and base.about.tenant == tenant
+
+    def _graph_folder(self, knowledge_base: int) -> Path | None:
+        return None if self.graph_folder is None else self.graph_folder / str(knowledge_base)
 
     def own(self, knowledge_base: int, tenant: str, principal: Principal | None = None) -> BaseRecords:
         """The records of a base, in transactions that begin by checking whose it is."""
@@ -260,6 +267,8 @@ class OpenBases:
             await own.write(lambda tx: bases.remove(tx, knowledge_base, tenant=tenant))
             await self._close(knowledge_base)
             await self.backend.drop(knowledge_base)
+            if (folder := self._graph_folder(knowledge_base)) is not None:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
         await self._alone(knowledge_base, remove)
 
@@ -298,6 +307,10 @@ class OpenBases:
 
     async def close(self, *, finish: bool = False) -> None:
         """With ``finish`` repairs that are under way are waited for."""
+        settling = [task for base in self.every() if (task := base.graph.settling) is not None]
+        for task in settling:
+            task.cancel()
+        await asyncio.gather(*settling, return_exceptions=True)
         await self.repairs.close(finish=finish)
         while self._moving:
             await asyncio.wait(self._moving.values())
@@ -385,6 +398,7 @@ class OpenBases:
             by_meaning=bool(config.get("by_meaning")) and serving.model is not None,
             models=BaseModels(self.catalog, self.registered.of(about.tenant), owner),
             curves=self.embeddings.curves(about.embedding_model),
+            graph=GraphCache(self._graph_folder(about.id), about.identity),
             rerank_cache=RerankCache(shared=self.scores, origin=about.identity),
             model_threads=self.model_threads,
             indexed=self.indexed,

@@ -139,6 +139,11 @@ def index_folder(settings: Settings, database: str = "") -> Path:
     return settings.folder / (f"index-{database}" if database else "index")
 
 
+def graph_folder(settings: Settings, database: str = "") -> Path:
+    """Where large graphs are kept, for each database apart."""
+    return settings.folder / (f"graph-{database}" if database else "graph")
+
+
 def schema_for(settings: Settings, database: str = "") -> str:
     """The schema of the index of these records, or how the names of its collections begin: ids of bases are unique
     within one database only.

@@ -27,6 +27,7 @@ from qianxun.engine.settings import EventSettings, Parsing, Settings
 from qianxun.engine.storage import (
     acknowledged_file,
     database_url,
+    graph_folder,
     index_backend,
     is_shared,
     open_cache,
@@ -109,6 +110,7 @@ def _parts(
         lexicon=settings.graph.lexicon,
         lease_seconds=settings.index.lease_seconds,
         is_reader=reader,
+        graph_folder=None if reader else graph_folder(settings, records.identity),
     )
     return {
         **shared,

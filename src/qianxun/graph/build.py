@@ -11,21 +11,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
+from qianxun.bases.graph_cache import MOST_RECENT, RecentWrites
 from qianxun.bases.seen import whole_of
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.graph_types import ExtractionProgress, Facts, GraphBuilt
 from qianxun.core.ports import nothing
 from qianxun.core.system.gc_pause import paused_collection
-from qianxun.core.types import EVERYTHING, Everything, Filter, Population
+from qianxun.core.types import EVERYTHING, Everything, Filter, Keys, Population
 from qianxun.records import graph as facts
 from qianxun.records.graph import Read, Readable
 
 if TYPE_CHECKING:
     from qianxun.graph.network.knowledge_graph import KnowledgeGraph
+    from qianxun.graph.network.snapshot import SnapshotKey
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +40,8 @@ QUIET_SECONDS: Final = 2.0  # without a write, before new chunks are extracted
 POLL_SECONDS: Final = 1.0
 USE_SECONDS: Final = 900.0  # for which a graph is kept up to date after its last use
 ROUNDS: Final = 3
+SETTLE_SHARE: Final = 0.01  # of a large graph's chunks: so many writes, and it is derived again
+SETTLE_SECONDS: Final = 600.0  # after the first of fewer writes
 
 Watch: TypeAlias = Callable[[ExtractionProgress], None]
 
@@ -58,7 +66,40 @@ async def graph_of(base: OpenBase, where: Filter = EVERYTHING) -> KnowledgeGraph
     return await asyncio.shield(restricted())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CurrentGraph:
+    """The graph for one question: as it was last derived, and what was written since, where deriving it takes long."""
+
+    whole: KnowledgeGraph
+    recent: RecentWrites | None = None
+
+    @property
+    def note(self) -> str:
+        """What of it is not up to date; "": nothing."""
+        if self.recent is None:
+            return ""
+        rest = "" if self.recent.is_whole else "，新写入的片段太多，图谱还没有读到"
+        return f"图谱的关联、重要程度与社区还没有算上最近的 {len(self.recent)} 个片段的增删，正在后台更新{rest}"
+
+
+async def current_graph(base: OpenBase, where: Filter = EVERYTHING) -> CurrentGraph:
+    """`graph_of` that makes no question wait for a large graph to be derived again: what was written since stands
+    beside it. Under a filter, and for what a principal sees, it is exact, as it is for a graph that is not large."""
+    if base.view is not None or not isinstance(where, Everything):
+        return CurrentGraph(await graph_of(base, where))
+    base.graph.note_use()
+    await _restored(base)
+    state = await asyncio.to_thread(graph_state, base)
+    if state != base.graph.followed and not (base.graph.is_large and await asyncio.shield(_followed(base))):
+        await asyncio.shield(_catch_up(base))
+        keep_soon(base)
+    if _is_due(base):
+        _begin(base, _settle(base))
+    return CurrentGraph(base.graph.whole, base.graph.recent)
+
+
 async def _update(base: OpenBase) -> None:
+    await _restored(base)
     if await asyncio.to_thread(graph_state, base) != base.graph.state:
         await asyncio.shield(_catch_up(base))
 
@@ -77,6 +118,7 @@ async def build(base: OpenBase, watch: Watch = nothing) -> GraphBuilt:
     started = time.perf_counter()
     read = await extract_missing_facts(base, watch)
     graph = await graph_of(base)
+    await keep_graph(base)
     return GraphBuilt(len(graph.chunks), read, len(graph), len(graph.relations), time.perf_counter() - started)
 
 
@@ -148,7 +190,9 @@ def _step(base: OpenBase) -> bool:
         fresh, removed = base.graph.changed(current)
         read = facts.facts_of(tx, base.id, fresh)
         given = facts.aliases(tx, base.id)
-        base.graph.step(state, current, read, removed, given)
+        floor = facts.last_settled_key(tx, base.id) if is_whole else -1
+        count = facts.chunk_count(tx, base.id, floor)
+        base.graph.step(state, current, read, removed, given, floor, count)
     return is_whole
 
 
@@ -160,6 +204,131 @@ def _restricted(base: OpenBase, where: Filter, within: Population | None) -> Kno
         with base.records.reading() as tx:
             attributes = facts.attributes(tx, base.id, base.graph.unknown_versions())
         return base.graph.restrict(where, attributes, within)
+
+
+# ── a large graph ────────────────────────────────────────────────────────────────────────────────
+
+
+async def _followed(base: OpenBase) -> bool:
+    """Takes up what was written since a large graph was derived. Returns False if that is more than documents that came
+    or went: then it has to be derived again."""
+    async with base.graph.stepping:
+        return not base.about.config.get("graph_model") and await asyncio.to_thread(_follow, base)
+
+
+def _follow(base: OpenBase) -> bool:
+    from qianxun.graph.extract.chunk import facts_origin
+
+    cache = base.graph
+    origin = facts_origin(base.analyser, base.lexicon)
+    with base.records.reading() as tx:
+        pages = facts.unread(tx, base.id, origin, cache.floor, MOST_RECENT)
+    for at in range(0, len(pages), PAGE):
+        _extract_page(base, origin, pages[at : at + PAGE])
+    with cache.changing, base.records.reading() as tx:
+        state = facts.state(tx, base.id)
+        if tuple(facts.aliases(tx, base.id)) != cache.given:
+            return False
+        removed = _removed(tx, base)
+        current = facts.served_keys(tx, base.id, cache.floor)
+        current = current[~np.isin(current, cache.whole.chunks)]
+        known = cache.known_recent()
+        unread = [key for key in current.tolist() if key not in known] if len(current) <= MOST_RECENT else []
+        cache.follow(state, facts.facts_of(tx, base.id, unread), current, removed)
+    return True
+
+
+def _removed(tx: Connection, base: OpenBase) -> Keys:
+    """The chunks of the graph that have been deleted since. Only where their number changed are all keys compared."""
+    cache = base.graph
+    before = np.empty(0, dtype=np.int64) if cache.recent is None else cache.recent.removed
+    count = facts.chunk_count(tx, base.id, cache.floor)
+    if count == cache.count:
+        return before
+    cache.count = count
+    return np.setdiff1d(cache.whole.chunks, facts.chunk_keys(tx, base.id, cache.floor), assume_unique=True)
+
+
+def keep_soon(base: OpenBase) -> None:
+    """Keeps a large graph on disk in the background, as it is by then."""
+    if base.graph.folder is not None and base.graph.is_large:
+        _begin(base, keep_graph(base))
+
+
+def _begin(base: OpenBase, work: Coroutine[Any, Any, None]) -> None:
+    """One such task at a time: what another would do is done by the next."""
+    running = base.graph.settling
+    if running is not None and not running.done():
+        work.close()
+    else:
+        base.graph.settling = asyncio.create_task(work)
+
+
+def _is_due(base: OpenBase) -> bool:
+    recent = base.graph.recent
+    if recent is None:
+        return False
+    is_much = not recent.is_whole or len(recent) > SETTLE_SHARE * len(base.graph.whole.chunks)
+    return is_much or time.monotonic() - recent.began > SETTLE_SECONDS
+
+
+async def _settle(base: OpenBase) -> None:
+    before = base.graph.whole
+    try:
+        await _catch_up(base)
+        await asyncio.to_thread(base.graph.whole.warm_up, before)
+        await keep_graph(base)
+    except QianxunError as error:
+        log.info("the graph of base %s is not derived again now: %s", base.id, error)
+    except Exception:  # derived from documents of any content; the next question tries again
+        log.exception("the graph of base %s is not derived again after an unexpected failure", base.id)
+
+
+def _key(base: OpenBase) -> SnapshotKey:
+    from qianxun.graph.extract.chunk import facts_origin
+    from qianxun.graph.network.snapshot import SnapshotKey
+
+    return SnapshotKey(base.graph.identity, facts_origin(base.analyser, base.lexicon))
+
+
+async def keep_graph(base: OpenBase) -> None:
+    """Keeps a large graph on disk, for the next process that opens the base. One that cannot be written is logged."""
+    if base.graph.folder is not None and base.graph.is_large:
+        try:
+            await asyncio.to_thread(_keep, base)
+        except OSError as error:
+            log.warning("the graph of base %s is not kept on disk: %s", base.id, error)
+
+
+def _keep(base: OpenBase) -> None:
+    from qianxun.graph.network.snapshot import save
+
+    cache = base.graph
+    with cache.keeping:
+        with cache.changing:
+            if cache.folder is None or cache.state is None:
+                return
+            graph, (about, arrays) = cache.whole, cache.kept()
+        save(cache.folder, _key(base), graph, about, arrays)
+
+
+async def _restored(base: OpenBase) -> None:
+    """Begins with the graph that is kept on disk, where there is one."""
+    if not base.graph.was_read:
+        async with base.graph.stepping:
+            await asyncio.to_thread(_restore, base)
+
+
+def _restore(base: OpenBase) -> None:
+    from qianxun.graph.network.snapshot import load
+
+    cache = base.graph
+    with cache.changing:
+        if cache.was_read or cache.folder is None:
+            return
+        cache.was_read = True
+        if cache.state is None and (kept := load(cache.folder, _key(base))) is not None:
+            cache.restore(kept.graph, kept.about, kept.arrays)
 
 
 # ── in the background ────────────────────────────────────────────────────────────────────────────
@@ -178,14 +347,18 @@ async def extract_in_background(base: OpenBase) -> None:
 
 
 async def refresh_graph(base: OpenBase) -> None:
-    """Updates a graph in use, with whatever was computed of the last one, so that the next query need not wait:
-    a hundred thousand chunks take seconds."""
+    """Updates a graph in use, with whatever was computed of the last one, so that the next query need not wait. A large
+    one takes seconds to derive: it takes up what was written, and is derived again once that is due."""
     if not base.graph.is_in_use(USE_SECONDS):
         return
     before = base.graph.whole
     try:
+        if base.graph.is_large:
+            await current_graph(base)
+            return
         await _update(base)
         await asyncio.to_thread(base.graph.whole.warm_up, before)
+        await keep_graph(base)
     except QianxunError as error:
         log.info("the graph of base %s is not refreshed: %s", base.id, error)
     except Exception:  # must not end the loop that serves all bases; queries raise it

@@ -11,11 +11,12 @@ import numpy as np
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import CO_OCCURRENCE, Community, Entity, GraphContext, Relation
+from qianxun.core.types import NOTHING, Keys
 from qianxun.graph.network.columns import Numbers
 from qianxun.graph.network.global_search import GlobalResult
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.graph.network.local_search import LocalResult
-from qianxun.graph.summaries import EVIDENCE_PER_RELATION, summarised_communities
+from qianxun.graph.summaries import EVIDENCE_PER_RELATION, live_relations, summarised_communities
 from qianxun.text.tokens import fitted
 
 BUDGET: Final = 2000  # tokens
@@ -94,18 +95,22 @@ def _ranked(relations: Iterable[Relation], weights: Mapping[str, float]) -> list
 # ── of a search ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def context_of(base: OpenBase, graph: KnowledgeGraph, local: LocalResult, seen: GlobalResult) -> GraphContext:
-    """The entities, relations and communities that local and global search came across."""
+async def context_of(
+    base: OpenBase, graph: KnowledgeGraph, local: LocalResult, seen: GlobalResult, removed: Keys = NOTHING.keys
+) -> GraphContext:
+    """The entities, relations and communities that local and global search came across. ``removed``: chunks that were
+    deleted since the graph was derived; nothing is shown that is of these alone."""
     relevance = _relevance(graph, local, seen)
-    rows = sorted(relevance, key=lambda row: (-relevance[row], row))[:ENTITIES]
+    rows = sorted(relevance, key=lambda row: (-relevance[row], row))
+    rows = [row for row in rows if graph.is_live(row, removed)][:ENTITIES]
     relations = _relations(graph, rows, local, seen)
     ends = graph.relations.source[relations].tolist(), graph.relations.target[relations].tolist()
-    rows = list(dict.fromkeys((*rows, *ends[0], *ends[1])))
-    communities = await summarised_communities(base, graph, seen.themes)
+    rows = [row for row in dict.fromkeys((*rows, *ends[0], *ends[1])) if graph.is_live(row, removed)]
+    communities = await summarised_communities(base, graph, seen.themes, removed)
     return await asyncio.to_thread(
         lambda: ranked_context(
-            map(graph.entity_at, rows),
-            [graph.relation(row, EVIDENCE_PER_RELATION) for row in relations.tolist()],
+            [graph.entity_at(row, removed) for row in rows],
+            live_relations(graph, relations.tolist(), EVIDENCE_PER_RELATION, removed),
             relevance={str(graph.ids[row]): relevance.get(row, 0.1) for row in rows},
             communities=communities,
         )

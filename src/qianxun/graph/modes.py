@@ -22,13 +22,14 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from qianxun.bases.base import OpenBase, read
+from qianxun.bases.graph_cache import RecentWrites
 from qianxun.core.errors import BadQuery, NotFound, QianxunError, RecallFailed
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import QUERY_MODES, Mode, QueryMode, SearchOptions, check
 from qianxun.core.types import NOTHING, ArmScore, Chunk, Degraded, Found, Hit, Keys, Ranking, Recall, StepTime, matches
-from qianxun.graph.build import graph_of
+from qianxun.graph.build import current_graph, keep_soon
 from qianxun.graph.context import context_of
 from qianxun.graph.network.global_search import NO_GLOBAL_RESULT, GlobalResult, global_search
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
@@ -140,6 +141,7 @@ class ModeSearch:
     degraded: list[Degraded] = field(default_factory=list)
     has_graph: bool = False  # it was loaded, or failed
     loaded: KnowledgeGraph | None = None
+    recent: RecentWrites | None = None  # that is not in it
     requested: RequestedRelation | None = None
     failed: RecallFailed | None = None  # why the base's own search did not answer
     surroundings: Surroundings | None = None
@@ -164,8 +166,10 @@ class ModeSearch:
         if not self.has_graph:
             self.has_graph = True
             with self.steps.timed("graph"):
-                loading = asyncio.wait_for(graph_of(self.base, self.plan.queries[0].where), GRAPH_SECONDS)
-                self.loaded = await self._tried(loading)
+                loading = asyncio.wait_for(current_graph(self.base, self.plan.queries[0].where), GRAPH_SECONDS)
+                if (current := await self._tried(loading)) is not None:
+                    self.loaded, self.recent = current.whole, current.recent
+                    self.degraded += [Degraded("graph", current.note)] if current.note else []
         return self.loaded
 
     async def part_around(self, graph: KnowledgeGraph | None) -> KnowledgeGraph | None:
@@ -180,12 +184,20 @@ class ModeSearch:
             return NO_LOCAL_RESULT
         found = await self._walked(lambda: local_search(graph, self.question)) or NO_LOCAL_RESULT
         self.requested = found.requested
+        if self.recent is not None and len(added := self.recent.added):
+            also = await self._walked(lambda: local_search(added, self.question)) or NO_LOCAL_RESULT
+            self.requested = found.requested or also.requested
+            found = replace(found, chunks=either(found.chunks, also.chunks))
         return found
 
     async def overview(self, graph: KnowledgeGraph | None) -> GlobalResult:
         if graph is None:
             return NO_GLOBAL_RESULT
-        return await self._walked(lambda: global_search(graph, self.question)) or NO_GLOBAL_RESULT
+        is_new = "communities" not in vars(graph)
+        found = await self._walked(lambda: global_search(graph, self.question)) or NO_GLOBAL_RESULT
+        if is_new and graph is self.base.graph.whole:
+            keep_soon(self.base)
+        return found
 
     async def _walked(self, work: Callable[[], Result]) -> Result | None:
         with self.steps.timed("graph.walk"):
@@ -195,7 +207,8 @@ class ModeSearch:
         if graph is None:
             return NO_CONTEXT
         with self.steps.timed("graph.context"):
-            return await self._tried(context_of(self.base, graph, local, seen)) or NO_CONTEXT
+            removed = NOTHING.keys if self.recent is None else self.recent.removed
+            return await self._tried(context_of(self.base, graph, local, seen, removed)) or NO_CONTEXT
 
     async def reranked(self, ranking: Ranking) -> Ranking:
         """The first results reranked, if the base has a model for it."""
@@ -397,13 +410,13 @@ class Results:
 
     def _result(self, chunk: Chunk, score: float) -> Found:
         recalled = self._recalled.get(chunk.key)
-        rank, own = self._from_graph.get(chunk.key, (0, 0.0))
-        arms = {"graph": ArmScore(rank, own, own)} if rank else {}
+        rank, by_graph = self._from_graph.get(chunk.key, (0, 0.0))
+        arms = {"graph": ArmScore(rank, by_graph, by_graph)} if rank else {}
         pinned = self._rules.pinned.get(chunk.key, 0)
         if recalled is not None:
             source = "hybrid" if rank else recalled.source
-            shown = with_highlights(recalled)
-            return replace(shown, score=score, source=source, arms={**recalled.arms, **arms}, pinned=pinned)
+            own = with_highlights(recalled)
+            return replace(own, score=score, source=source, arms={**recalled.arms, **arms}, pinned=pinned)
         words = tuple(dict.fromkeys(word for query in self._plan.own for word in query.terms.words))
         folded = fold(chunk.text)
         matched = matched_under(folded, chunk.headings, words)

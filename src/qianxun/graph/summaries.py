@@ -14,9 +14,9 @@ from typing import Final, TypeAlias
 
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.errors import BadModelReply, ModelUnavailable, QianxunError
-from qianxun.core.graph_types import Community, Evidence, LlmCost, SummariesProgress, SummariesResult
+from qianxun.core.graph_types import Community, Evidence, LlmCost, Relation, SummariesProgress, SummariesResult
 from qianxun.core.ports import ChatModel, nothing
-from qianxun.core.types import EVERYTHING, Filter
+from qianxun.core.types import EVERYTHING, NOTHING, Filter, Keys
 from qianxun.graph.build import graph_of
 from qianxun.graph.llm_build import graph_model, has_model, in_graph_thread, run_workers
 from qianxun.graph.network.global_search import Theme, central_themes
@@ -54,10 +54,11 @@ async def communities(base: OpenBase, where: Filter = EVERYTHING, limit: int = 2
 
 
 async def summarised_communities(
-    base: OpenBase, graph: KnowledgeGraph, themes: Iterable[Theme]
+    base: OpenBase, graph: KnowledgeGraph, themes: Iterable[Theme], removed: Keys = NOTHING.keys
 ) -> tuple[Community, ...]:
-    """The communities of these themes, with the model's stored summaries where there are any, scored as the themes."""
-    found = await _extractive(base, graph, themes)
+    """The communities of these themes, with the model's stored summaries where there are any, scored as the themes;
+    without what only ``removed`` chunks have, which were deleted since."""
+    found = await _extractive(base, graph, themes, removed)
     if not found or not has_model(base):
         return found
     try:
@@ -74,26 +75,53 @@ async def summarised_communities(
     )
 
 
-async def _extractive(base: OpenBase, graph: KnowledgeGraph, themes: Iterable[Theme]) -> tuple[Community, ...]:
-    drafts = await asyncio.to_thread(lambda: [(theme, *_material(graph, theme)) for theme in themes])
+async def _extractive(
+    base: OpenBase, graph: KnowledgeGraph, themes: Iterable[Theme], removed: Keys = NOTHING.keys
+) -> tuple[Community, ...]:
+    live = (replace(theme, entities=_live(graph, theme.entities, removed)) for theme in themes)
+    drafts = await asyncio.to_thread(
+        lambda: [(theme, *_material(graph, theme, removed)) for theme in live if theme.entities]
+    )
     keys = sorted({place.chunk for _, _, places in drafts for place in places})
     texts = {key: chunk.text for key, chunk in (await read(base, chunks.by_keys, keys)).items()} if keys else {}
-    return await asyncio.to_thread(lambda: tuple(_summarised(graph, *draft, texts) for draft in drafts))
+    return await asyncio.to_thread(lambda: tuple(_summarised(graph, *draft, texts, removed) for draft in drafts))
 
 
-def _material(graph: KnowledgeGraph, theme: Theme) -> tuple[list[int], tuple[Evidence, ...]]:
+def _live(graph: KnowledgeGraph, rows: tuple[int, ...], removed: Keys) -> tuple[int, ...]:
+    return tuple(row for row in rows if graph.is_live(row, removed)) if len(removed) else rows
+
+
+def live_relations(graph: KnowledgeGraph, rows: Iterable[int], limit: int, removed: Keys) -> list[Relation]:
+    """These relations with so many pieces of evidence; none that only ``removed`` chunks state."""
+    if not len(removed):
+        return [graph.relation(row, limit) for row in rows]
+    gone = frozenset(removed.tolist())
+    found = []
+    for relation in map(graph.relation, rows):
+        evidence = tuple(place for place in relation.evidence if place.chunk not in gone)
+        if evidence:
+            found.append(replace(relation, weight=float(len(evidence)), evidence=evidence[:limit]))
+    return found
+
+
+def _material(graph: KnowledgeGraph, theme: Theme, removed: Keys) -> tuple[list[int], tuple[Evidence, ...]]:
     """The relations among a theme's entities with their evidence; without any, the mentions of the first entity."""
     relations: list[int] = graph.relations_among(theme.entities).tolist()
     mentions = () if relations else graph.mentions_of(theme.entities[0], EVIDENCE_PER_COMMUNITY)
-    stated = [graph.relation(row, EVIDENCE_PER_RELATION) for row in relations]
+    stated = live_relations(graph, relations, EVIDENCE_PER_RELATION, removed)
     return relations, evidence_for(stated, mentions)[:EVIDENCE_PER_COMMUNITY]
 
 
 def _summarised(
-    graph: KnowledgeGraph, theme: Theme, rows: Sequence[int], places: Sequence[Evidence], texts: Mapping[int, str]
+    graph: KnowledgeGraph,
+    theme: Theme,
+    rows: Sequence[int],
+    places: Sequence[Evidence],
+    texts: Mapping[int, str],
+    removed: Keys,
 ) -> Community:
-    entities = [graph.entity_at(row) for row in theme.entities]
-    relations = [graph.relation(row, EVIDENCE_PER_RELATION) for row in rows]
+    entities = [graph.entity_at(row, removed) for row in theme.entities]
+    relations = live_relations(graph, rows, EVIDENCE_PER_RELATION, removed)
     found = extractive_summary(entities, relations, texts, mentions=() if rows else places)
     return replace(found, score=theme.score)
 

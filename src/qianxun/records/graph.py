@@ -184,6 +184,37 @@ def graph_chunks(tx: Connection, knowledge_base: int) -> GraphChunks:
     return GraphChunks(keys, documents, generations, revisions, are_tables.astype(np.bool_))
 
 
+def chunk_count(tx: Connection, knowledge_base: int, up_to: int) -> int:
+    """How many chunks there are up to a key, served or not: read from an index alone."""
+    query = select(func.count()).where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key <= up_to)
+    return int(tx.execute(query).scalar_one())
+
+
+def chunk_keys(tx: Connection, knowledge_base: int, up_to: int) -> Keys:
+    """The keys of all chunks up to this one, served or not, sorted."""
+    query = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base, ChunkRow.key <= up_to)
+    return keys_of(tx, query.order_by(ChunkRow.key))
+
+
+def served_keys(tx: Connection, knowledge_base: int, after: int) -> Keys:
+    """The keys of the served chunks after this one, sorted."""
+    query = served_chunks(knowledge_base, ChunkRow.key).where(ChunkRow.key > after)
+    return keys_of(tx, query.order_by(ChunkRow.key))
+
+
+def last_settled_key(tx: Connection, knowledge_base: int) -> int:
+    """A key up to which no chunk will be served that is not served now: chunks of later versions have higher keys."""
+    base = ChunkRow.knowledge_base_id == knowledge_base
+    waiting = (
+        select(func.min(ChunkRow.key))
+        .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
+        .where(base, ChunkRow.generation > DocumentRow.served)
+    )
+    first = tx.execute(waiting).scalar()
+    last = tx.execute(select(func.max(ChunkRow.key)).where(base)).scalar()
+    return int(first) - 1 if first is not None else int(last or 0)
+
+
 def attributes(tx: Connection, knowledge_base: int, versions: Mapping[int, int]) -> dict[int, Attributes]:
     """Document → what a filter may test of the prose of this version, while it exists; tables differ only in kind."""
     query = (

@@ -80,6 +80,8 @@ class Names:
         return known
 
     def number(self, name: str) -> int:
+        if len(self._written) < len(self.written):  # read from disk, and not looked up until now
+            self._written = {known: at for at, known in enumerate(self.written)}
         number = self._written.get(name)
         if number is None:
             number = self._written[name] = len(self.written)

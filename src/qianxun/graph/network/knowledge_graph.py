@@ -171,10 +171,15 @@ class KnowledgeGraph:
         """All of them, by id."""
         return tuple(map(self.entity_at, range(len(self))))
 
-    def entity_at(self, row: int) -> Entity:
+    def entity_at(self, row: int, removed: Keys = _NONE) -> Entity:
+        """``removed``: chunks that have been deleted since; none of their words is in it."""
         own = self.facts.mentions[self._mentions_by_entity.of(row)]
+        live = own[~np.isin(self.facts.keys[own[:, 0]], removed)] if len(removed) else own
+        is_whole = len(live) == len(own)
+        own = live
         written = Counter(own[:, 1].tolist())
-        written.update(dict.fromkeys(self._stated_names.of(row).tolist(), 0))
+        if is_whole or not len(removed):
+            written.update(dict.fromkeys(self._stated_names.of(row).tolist(), 0))
         main = int(self.forms[row])
         spellings: dict[int, list[tuple[int, str]]] = {}  # form → (count, as written)
         for number, count in written.items():
@@ -189,6 +194,12 @@ class KnowledgeGraph:
             chunks=len(self.chunks_by_entity.of(row)),
             importance=float(self.importance[row]),
         )
+
+    def is_live(self, row: int, removed: Keys) -> bool:
+        """Whether an entity is in a chunk that has not been deleted since."""
+        if not len(removed):
+            return True
+        return not np.isin(self.facts.keys[self.chunks_by_entity.of(row)], removed).all()
 
     def name(self, row: int) -> str:
         """The folded main name."""
