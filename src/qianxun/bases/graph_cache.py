@@ -144,7 +144,7 @@ class GraphCache(WriteWatch):
                 shutil.rmtree(folder, ignore_errors=True)
         return GraphCache(folder, self.identity)
 
-    def kept(self) -> tuple[dict[str, Any], dict[str, Keys]]:
+    def snapshot_parts(self) -> tuple[dict[str, Any], dict[str, Keys]]:
         """What a graph on disk is kept with, beside itself."""
         chunks = self._chunks
         assert chunks is not None

@@ -308,7 +308,7 @@ def _keep(base: OpenBase) -> None:
         with cache.changing:
             if cache.folder is None or cache.state is None:
                 return
-            graph, (about, arrays) = cache.whole, cache.kept()
+            graph, (about, arrays) = cache.whole, cache.snapshot_parts()
         save(cache.folder, _key(base), graph, about, arrays)
 
 
@@ -327,8 +327,8 @@ def _restore(base: OpenBase) -> None:
         if cache.was_read or cache.folder is None:
             return
         cache.was_read = True
-        if cache.state is None and (kept := load(cache.folder, _key(base))) is not None:
-            cache.restore(kept.graph, kept.about, kept.arrays)
+        if cache.state is None and (stored := load(cache.folder, _key(base))) is not None:
+            cache.restore(stored.graph, stored.about, stored.arrays)
 
 
 # ── in the background ────────────────────────────────────────────────────────────────────────────
