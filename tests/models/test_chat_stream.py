@@ -105,7 +105,7 @@ def test_a_service_that_knows_no_streams_is_heard_all_the_same() -> None:
         assert read(model) == (TEXT, None)
     with remote(Reply(raw=b'{"error": "loading"}')) as (model, _):
         told, error = read(model)
-        assert (told, type(error)) == ("", BadModelReply)
+        assert (told, type(error)) == ("", ModelUnavailable)
 
 
 @pytest.mark.parametrize(

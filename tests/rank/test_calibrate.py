@@ -78,3 +78,15 @@ def test_one_side_alone_is_judged_by_its_own_curve() -> None:
     assert FITTED.fused({"vector": 0.6}) == FITTED.vector == Calibration(0.5, 12.0)
     assert FITTED.fused({"keyword": 0.4}) is clipped
     assert FITTED.reranked({"vector": 1.0}, 1.0) is clipped
+
+
+def test_a_code_raises_the_chance_and_one_that_is_missing_lowers_it() -> None:
+    chance = Chance(offset=-2.0, standing=10.0, slope=30.0, code_found=5.0, code_missing=-4.0)
+
+    def first(codes: float | None) -> float:
+        return float(chance.curve(0.4, 0.6, 0.5, codes)(np.array([0.4]))[0])
+
+    assert first(None) == pytest.approx(1 / (1 + math.exp(1.0)))
+    assert first(1.0) == pytest.approx(1 / (1 + math.exp(1.0 - 5.0)))
+    assert first(0.0) == pytest.approx(1 / (1 + math.exp(1.0 + 4.0)))
+    assert first(0.5) == pytest.approx(1 / (1 + math.exp(1.0 - 2.5 + 2.0)))

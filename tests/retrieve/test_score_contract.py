@@ -27,7 +27,7 @@ from tests.shared import MODELS, needs_model
 UNKEPT = Search(cache_entries=0)
 RERANKERS = (FakeRerank("some", 0.3), FakeRerank("all", 1.0))
 FITTED = Curves((0.45, 12.0), (0.3, 9.0), (0.6, 10.0))
-CHANCES = {name: Chance(-2.3, 16.0, 30.0) for name in ("vector", "hybrid", "reranked")}
+CHANCES = {name: Chance(-2.3, 16.0, 30.0, 5.0, -4.0) for name in ("vector", "hybrid", "reranked")}
 # As fitted for a real model, by what is related and by what is right; so steep that all scores show as 0 or 1, hence as
 # ties; none.
 CURVES = (FITTED, replace(FITTED, chances=CHANCES), Curves((0.3, 1e5), (0.3, 1e5), (0.3, 1e5)), Curves())
@@ -35,7 +35,7 @@ CURVES = (FITTED, replace(FITTED, chances=CHANCES), Curves((0.3, 1e5), (0.3, 1e5
 searches = st.fixed_dictionaries(
     {
         "query": st.sampled_from(
-            ["住院报销比例", "门诊的起付标准", "规定", "异地就医备案材料 百分之七十", "住院抱销比例", "zz", "的"]
+            ["住院报销比例", "门诊的起付标准", "规定", "异地就医备案材料 百分之七十", "住院抱销比例", "BX-2025 住院", "zz", "的"]
         ),
         "mode": st.sampled_from(["hybrid", "vector", "fulltext"]),
         "fusion": st.sampled_from(["weighted", "min_max", "rrf"]),

@@ -67,7 +67,7 @@ class ModelCard(_Card):
     reranked: tuple[float, float] | None = None
     table_cosine: tuple[float, float] | None = None
     table: tuple[float, float] | None = None
-    chances: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    chances: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

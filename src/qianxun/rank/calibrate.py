@@ -55,18 +55,25 @@ def background(cosines: Scores, likeness: float) -> float:
 class Chance:
     """How likely a result is right, by how far the first one stands out.
 
-    The chance of the first is logistic in ``offset + standing · (its cosine − the background's)``; of every other it
-    falls by ``slope`` with the distance of its score from the first one's. So it is one curve for all results of a
-    question, rising with their scores. Fitted by `benchmarks.rotations`.
+    The chance of the first is logistic in ``offset + standing · (its cosine − the background's)``, and for a question
+    with codes in ``code_found`` for those that it has, ``code_missing`` for those that it has not; of every other result it falls
+    by ``slope`` with the distance of its score from the first one's. So it is one curve for all results of a question,
+    rising with their scores. Fitted by `benchmarks.rotations`.
     """
 
     offset: float
     standing: float
     slope: float
+    code_found: float = 0.0
+    code_missing: float = 0.0
 
-    def curve(self, first: float, cosine: float, background: float) -> Calibration:
-        """For results of which the ``first`` has this score and this cosine."""
-        return Calibration(first - (self.offset + self.standing * (cosine - background)) / self.slope, self.slope)
+    def curve(self, first: float, cosine: float, background: float, codes: float | None = None) -> Calibration:
+        """For results of which the ``first`` has this score, this cosine and this share of the question's codes;
+        None: the question has none."""
+        logit = self.offset + self.standing * (cosine - background)
+        if codes is not None:
+            logit += self.code_found * codes + self.code_missing * (1.0 - codes)
+        return Calibration(first - logit / self.slope, self.slope)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ import numpy as np
 from qianxun.bases.base import OpenBase, Serving, read
 from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.core.options import SearchOptions
-from qianxun.core.types import Degraded, Ranking, Scores
+from qianxun.core.types import Degraded, Ranking, Scores, Terms
 from qianxun.rank.calibrate import Curve, background, clipped
+from qianxun.rank.codes import NO_CODES, CodeHolders, codes_in
 from qianxun.rank.fuse import FUSIONS, beside_meaning, fitting_weights, weighted, with_firsts
 from qianxun.rank.tiers import FUZZY
 from qianxun.records import bases, chunks
@@ -41,6 +42,7 @@ class Candidates:
     depth: int
     background: float = 0.0  # the cosine of what has nothing to do with the question
     rules: MatchedRules = NO_RULES  # that people made for this question
+    codes: CodeHolders = NO_CODES
 
     @property
     def is_all(self) -> bool:
@@ -69,7 +71,8 @@ async def gather(
         results = replace(results, degraded=(*failed, *results.degraded))
     with steps.timed("fuse"):
         results = await backfilled(serving, results)
-        scores = fused_signals(results)
+        codes = await _code_holders(serving, plan) if "keyword" in results.rankings else NO_CODES
+        scores = fused_signals(results, codes)
         fused = _fused(base, scores, options)
         best = (fused if options.fusion == "weighted" else weighted(scores, options.weights)).scores[:1]
     if options.fuzzy and not plan.corrected and _is_unsure(base, results, best, options):
@@ -79,7 +82,7 @@ async def gather(
             guess = replace(guessed, queries=guessed.queries[-guessed.corrected :])
             more = await run_arms(base, serving, guess, arms, depth, options.arm_seconds, options.bm25)
             plan, results = guessed, await backfilled(serving, merged(results, more))
-            scores = fused_signals(results)
+            scores = fused_signals(results, codes)
             fused = _fused(base, scores, options)
     unrelated = background(scores["vector"].scores, await _likeness(serving)) if "vector" in scores else 0.0
     text, vector = plan.queries[0].text, results.vectors[0] if results.vectors else None
@@ -87,7 +90,7 @@ async def gather(
     if unruled:
         results = replace(results, degraded=(*results.degraded, *unruled))
     pool = CandidatePool(base, plan, results, without(fused, rules.excluded))
-    return Candidates(plan, results, scores, pool, depth, unrelated, rules)
+    return Candidates(plan, results, scores, pool, depth, unrelated, rules, codes)
 
 
 def without(ranking: Ranking, keys: Collection[int]) -> Ranking:
@@ -98,12 +101,26 @@ def without(ranking: Ranking, keys: Collection[int]) -> Ranking:
     return Ranking(ranking.keys[is_left], ranking.scores[is_left], ranking.ceiling)
 
 
-def fused_signals(results: ArmResults) -> dict[str, Ranking]:
+def fused_signals(results: ArmResults, codes: CodeHolders = NO_CODES) -> dict[str, Ranking]:
     """What is fused: one ranking for each signal, words as they count beside meaning."""
     scores = results.scores()
     if "vector" in scores and "keyword" in scores:
-        scores["keyword"] = beside_meaning(scores["keyword"])
+        words = scores["keyword"]
+        scores["keyword"] = codes.lifted(words) if codes.tells else beside_meaning(words)
     return scores
+
+
+async def _code_holders(serving: Serving, plan: QueryPlan) -> CodeHolders:
+    """Which chunks have the codes of the question; a code that is in more than can be looked at is a word like others.
+    Nothing is looked up for a question without codes."""
+    query = plan.queries[0]
+    try:
+        found = [
+            await serving.index.match(Terms((code,)), DEPTH, query.where, "all") for code in codes_in(query.terms.words)
+        ]
+    except (IndexUnusable, RetrieverUnavailable):  # the keyword arm reports it
+        return NO_CODES
+    return CodeHolders(tuple(frozenset(one.keys.tolist()) for one in found if len(one) < DEPTH))
 
 
 def _fused(base: OpenBase, scores: Mapping[str, Ranking], options: SearchOptions) -> Ranking:
@@ -222,4 +239,5 @@ def shown_curve(
         return related
     if others := sum(weight for signal, weight in weights.items() if signal not in ("vector", "keyword")):
         chance = replace(chance, slope=chance.slope * sum(weights.values()) / (sum(weights.values()) - others))
-    return chance.curve(first[1], float(ranking.scores[at[0]]), candidates.background)
+    codes = candidates.codes.share(first[0])
+    return chance.curve(first[1], float(ranking.scores[at[0]]), candidates.background, codes)

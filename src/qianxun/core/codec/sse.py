@@ -35,7 +35,8 @@ def written(name: str, data: bytes) -> bytes:
 class Events:
     """Takes bytes in whatever pieces they come, even in the midst of a character; gives the events that are complete.
 
-    An event that is not ended by an empty line never was one. Comments, ids and retry times are passed over.
+    An event that is not ended by an empty line never was one. Comments, ids and retry times are passed over. A field
+    ``error``, which llama.cpp sends and the standard does not have, is an event of that name.
     """
 
     largest: int = LARGEST_EVENT
@@ -78,6 +79,9 @@ class Events:
             self._data.append(value)
         elif name == "event":
             self._name = value
+        elif name == "error":
+            self._data.append(value)
+            self._name = name
 
     def _ended(self) -> Event | None:
         event = Event("\n".join(self._data), self._name or "message") if self._data else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -23,9 +24,16 @@ LARGEST_REPLY: Final = 4 << 20
 LARGEST_STREAM: Final = 64 << 20  # each word comes in some two hundred bytes of its own
 DONE: Final = "[DONE]"
 LINGER_SECONDS: Final = 1.0  # for the end of a stream after the reply: a connection read to its end can be reused
+# A model that only streams, as DashScope and others put it
+_ONLY_STREAMS: Final = re.compile(r"HTTP 400 .*(?:only supports? stream|non-stream(?:ing)? call)", re.DOTALL)
+# A parameter that a model does not take, as OpenAI's reasoning models and gateways to them put it
+_NOT_TAKEN: Final = re.compile(
+    r"HTTP 400 .*Unsupported (?:parameter|value): \W*(max_tokens|temperature|top_p)\b", re.DOTALL
+)
 _FORM_HINT: Final = "请检查 base_url 指向的是 /chat/completions 接口"
 
 # Reasons for which a reply ended
+NOT_FINISHED: Final = "null"  # DashScope's, as a word
 FULL: Final = ("length", "model_context_window_exceeded")
 FILTERED: Final = ("content_filter", "sensitive")  # OpenAI's word, and Zhipu's
 INTERRUPTED: Final = ("insufficient_system_resource", "network_error", "abort")  # DeepSeek's, Zhipu's, vLLM's
@@ -50,12 +58,19 @@ class RemoteChat(RemoteModel):
         if not endpoint.stream_seconds > 0:
             raise BadInput("stream_seconds 须大于零", hint="请改正对话模型的设置")
         self._endpoint = endpoint
+        self._not_taken: frozenset[str] = frozenset()  # parameters that the service has refused
         super().__init__(endpoint, sleep)
 
     def complete(self, messages: Sequence[Message]) -> str:
         """The reply's text, never blank. Raises ModelUnavailable or BadModelReply, also for a truncated reply."""
-        payload = self._payload(messages, stream=False)
-        reply, finish = _read(self._service.post(PATH, payload, LARGEST_REPLY), self.name)
+        try:
+            body = self._service.post(PATH, self._payload(messages, stream=False), LARGEST_REPLY)
+        except ModelUnavailable as error:
+            if _ONLY_STREAMS.search(error.message):
+                return "".join(self.stream(messages)).strip()
+            self._drop_parameter(error)
+            return self.complete(messages)
+        reply, finish = _read(body, self.name)
         check_finish(self.name, finish)
         return "".join(reply_without_key(iter([reply]), self._endpoint.api_key))
 
@@ -69,7 +84,7 @@ class RemoteChat(RemoteModel):
 
         def pieces() -> Iterator[str]:
             has_text = False
-            with closing(self._pieces(payload, stop)) as raw:
+            with closing(self._accepted(payload, stop)) as raw:
                 for piece in reply_without_key(without_thoughts(raw), self._endpoint.api_key):
                     has_text = has_text or not piece.isspace()
                     yield sound_text(piece)
@@ -77,6 +92,22 @@ class RemoteChat(RemoteModel):
                 raise _no_text(self.name)
 
         return pieces()
+
+    def _accepted(self, payload: dict[str, Any], stop: Callable[[], bool]) -> Generator[str, None, None]:
+        """The pieces of a reply, asked for again without a parameter that the service does not take."""
+        while True:
+            try:
+                return (yield from self._pieces(payload, stop))
+            except ModelUnavailable as error:
+                self._drop_parameter(error)
+                payload = self._without_refused(payload)
+
+    def _drop_parameter(self, error: ModelUnavailable) -> None:
+        """Notes the parameter that the service refuses. Raises the error where it is another, or has been dropped."""
+        refused = _NOT_TAKEN.search(error.message)
+        if refused is None or refused.group(1) in self._not_taken:
+            raise error
+        self._not_taken |= {refused.group(1)}
 
     def _pieces(self, payload: dict[str, Any], stop: Callable[[], bool]) -> Generator[str, None, None]:
         reply, repetition = StreamedReply(self.name, LARGEST_REPLY), Repetition()
@@ -109,13 +140,31 @@ class RemoteChat(RemoteModel):
             raise BadInput("没有要发给对话模型的消息", hint="至少要有一条消息")
         payload = {
             "model": self._endpoint.model,
-            "messages": [{"role": message.role, "content": _content(message)} for message in messages],
+            "messages": [{"role": message.role, "content": _content(message)} for message in _alternating(messages)],
             "temperature": self._endpoint.temperature,
             "stream": stream,
             "top_p": self._endpoint.top_p,
             "max_tokens": self._endpoint.max_tokens,
         }
-        return {name: value for name, value in payload.items() if value is not None}
+        return self._without_refused({name: value for name, value in payload.items() if value is not None})
+
+    def _without_refused(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        accepted = {name: value for name, value in payload.items() if name not in self._not_taken}
+        if "max_tokens" in payload and "max_tokens" in self._not_taken:
+            accepted["max_completion_tokens"] = payload["max_tokens"]
+        return accepted
+
+
+def _alternating(messages: Sequence[Message]) -> list[Message]:
+    """Those of one role in a row as one: the chat templates of Gemma, Mistral and others refuse two."""
+    several: list[Message] = []
+    for message in messages:
+        if several and several[-1].role == message.role:
+            before = several.pop()
+            text = f"{before.content}\n\n{message.content}"
+            message = Message(message.role, text, (*before.images, *message.images))
+        several.append(message)
+    return several
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
@@ -132,14 +181,37 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
 def _read(body: bytes | bytearray, model: str) -> tuple[str, Any]:
     """The text of a whole reply, and its finish reason."""
     try:
-        choice = json.loads(body)["choices"][0]
+        whole = json.loads(body)
+        if isinstance(whole, dict) and (reported := _reported_error(whole)):
+            raise ModelUnavailable(f"对话服务 {model} 报错：{reported}", hint="请稍后再试，或检查模型服务")
+        choice = whole["choices"][0]
         text, finish = choice["message"]["content"], choice.get("finish_reason")
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise _bad(model, f"的回复不是 OpenAI 格式（{type(error).__name__}）") from error
-    reply = reply_in(text) if isinstance(text, str) else ""
+    reply = reply_in(_text_of(text) or "")
     if not reply.strip():
         raise _no_text(model)
     return sound_text(reply), finish
+
+
+def _text_of(content: object) -> str | None:
+    """A text, also one in parts: those of thoughts are no part of the reply. None: it is neither."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content):
+        texts = [part.get("text") for part in content if part["type"] == "text"]
+        return "".join(texts) if all(isinstance(text, str) for text in texts) else None
+    return None
+
+
+def _reported_error(reply: Mapping[str, Any]) -> str:
+    """What went wrong, of a reply that has no choices but says that; "" where it does not."""
+    if error := reply.get("error"):
+        message = error.get("message") if isinstance(error, dict) else error
+        return str(message or error)[:200]
+    if "choices" not in reply and isinstance(reply.get("message"), str):  # vLLM before 0.9, DashScope's own form
+        return str(reply["message"])[:200]
+    return ""
 
 
 def _no_text(model: str) -> BadModelReply:
@@ -202,6 +274,8 @@ class StreamedReply:
                 if event.data.strip() == DONE:
                     self._end()
                     self._is_done = True
+                elif event.name == "error":
+                    raise ServiceError(_error_text(event.data))
                 elif not self._is_done and (text := self._text(_parsed(event.data, self._model))):
                     self._spend(len(text))
                     yield text
@@ -217,20 +291,20 @@ class StreamedReply:
         check_finish(self._model, self._finish)
 
     def _text(self, event: Mapping[str, Any]) -> str:
-        if error := event.get("error"):
-            message = error.get("message") if isinstance(error, dict) else error
-            raise ServiceError(str(message or error)[:200])
+        if reported := _reported_error(event):
+            raise ServiceError(reported)
         try:
             choices = event["choices"]
             if not choices:  # token counts at the end, or filter results at the beginning
                 return ""
-            text = (choices[0].get("delta") or {}).get("content")
+            content = (choices[0].get("delta") or {}).get("content")
             finish = choices[0].get("finish_reason")
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise _bad(self._model, f"的回复不是 OpenAI 格式（{type(error).__name__}）") from error
-        if text is not None and not isinstance(text, str):
+        text = _text_of(content)
+        if content is not None and text is None:
             raise _bad(self._model, "的回复里有不是文字的内容")
-        if finish and not self._finish:
+        if finish and finish != NOT_FINISHED and not self._finish:
             self._end()
             self._finish = str(finish)
         return text or ""
@@ -243,6 +317,14 @@ class StreamedReply:
         self._left -= size
         if self._left < 0:
             raise _bad(self._model, "的回复过长，已中断", "请设置 max_tokens")
+
+
+def _error_text(data: str) -> str:
+    try:
+        error = json.loads(data)
+    except (ValueError, RecursionError):
+        return data[:200]
+    return (_reported_error(error) if isinstance(error, dict) else "") or data[:200]
 
 
 def _parsed(data: str, model: str) -> Mapping[str, Any]:
