@@ -3,6 +3,7 @@
 .venv-llm/bin/python tests/llm_check/server.py FOLDER
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def main(folder: Path) -> None:
     params.model.path = str(weights.assemble(folder / weights.MODEL_NAME))
     params.n_ctx = CONTEXT
     params.n_parallel = 1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = max(1, (os.cpu_count() or 2) // 2)
     params.antiprompt = ["\n"]  # it never learnt to end a reply: a line is one
     params.hostnames = ["127.0.0.1"]
     params.port = 0

@@ -43,8 +43,8 @@ def test_of_two_codes_each_is_half() -> None:
 
 
 def test_a_code_that_is_nowhere_or_everywhere_lifts_nothing() -> None:
-    assert not CodeHolders((frozenset(),)).tells
-    assert not CodeHolders((frozenset(range(MOST_HOLDERS + 1)),)).tells
+    assert not CodeHolders((frozenset(),)).is_distinctive
+    assert not CodeHolders((frozenset(range(MOST_HOLDERS + 1)),)).is_distinctive
     assert CodeHolders((frozenset(),)).share(1) == 0.0
     assert NO_CODES.share(1) is None
 

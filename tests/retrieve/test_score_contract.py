@@ -35,7 +35,16 @@ CURVES = (FITTED, replace(FITTED, chances=CHANCES), Curves((0.3, 1e5), (0.3, 1e5
 searches = st.fixed_dictionaries(
     {
         "query": st.sampled_from(
-            ["住院报销比例", "门诊的起付标准", "规定", "异地就医备案材料 百分之七十", "住院抱销比例", "BX-2025 住院", "zz", "的"]
+            [
+                "住院报销比例",
+                "门诊的起付标准",
+                "规定",
+                "异地就医备案材料 百分之七十",
+                "住院抱销比例",
+                "BX-2025 住院",
+                "zz",
+                "的",
+            ]
         ),
         "mode": st.sampled_from(["hybrid", "vector", "fulltext"]),
         "fusion": st.sampled_from(["weighted", "min_max", "rrf"]),

@@ -56,9 +56,9 @@ class Chance:
     """How likely a result is right, by how far the first one stands out.
 
     The chance of the first is logistic in ``offset + standing · (its cosine − the background's)``, and for a question
-    with codes in ``code_found`` for those that it has, ``code_missing`` for those that it has not; of every other result it falls
-    by ``slope`` with the distance of its score from the first one's. So it is one curve for all results of a question,
-    rising with their scores. Fitted by `benchmarks.rotations`.
+    with codes in ``code_found`` for those that it has, ``code_missing`` for those that it has not; of every other
+    result it falls by ``slope`` with the distance of its score from the first one's. So it is one curve for all results
+    of a question, rising with their scores. Fitted by `benchmarks.rotations`.
     """
 
     offset: float

@@ -11,7 +11,7 @@ import numpy as np
 
 from qianxun.core.types import Ranking
 
-MOST_HOLDERS: Final = 10  # chunks with a code that tells them from all others; one that is everywhere tells little
+MOST_HOLDERS: Final = 10  # chunks with a code that distinguishes them from all others
 # Letters and digits together. Digits alone are as often an amount or a limit: 不少于 56000 元.
 _CODE: Final = re.compile(r"(?=.*[0-9])(?=.*[a-z])[a-z0-9][a-z0-9._/-]*")
 
@@ -34,7 +34,7 @@ class CodeHolders:
         return sum(key in holders for holders in self.by_code) / len(self.by_code) if self.by_code else None
 
     @property
-    def tells(self) -> bool:
+    def is_distinctive(self) -> bool:
         """True if some code is in a few chunks only."""
         return any(0 < len(holders) <= MOST_HOLDERS for holders in self.by_code)
 

@@ -106,7 +106,7 @@ def fused_signals(results: ArmResults, codes: CodeHolders = NO_CODES) -> dict[st
     scores = results.scores()
     if "vector" in scores and "keyword" in scores:
         words = scores["keyword"]
-        scores["keyword"] = codes.lifted(words) if codes.tells else beside_meaning(words)
+        scores["keyword"] = codes.lifted(words) if codes.is_distinctive else beside_meaning(words)
     return scores
 
 
