@@ -367,6 +367,7 @@ OPEN_TO_ALL = {
     "engine/operations.py",  # keys
     "engine/governance/audit.py",  # what was changed, by tenant; all of it for an operator
     "engine/governance/deletion.py",  # what is left of a tenant's documents, bases and users
+    "engine/governance/quotas.py",  # quotas, by tenant; all of them for an operator
     "engine/governance/receipts.py",  # receipts, by tenant
 }
 

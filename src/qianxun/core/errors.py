@@ -11,6 +11,7 @@ QianxunError
 ├── Unauthorized              no key, or one that is unknown or revoked
 ├── Forbidden                 a key that may not do this
 ├── Overloaded                too much at once: the same again in a moment may work
+├── QuotaExceeded             more than the tenant may have, or search in a minute
 ├── Refused                   a file that was not taken in
 │   ├── UnsupportedFile       no parser for it
 │   ├── TooLarge              over the size, page, cell or memory limit
@@ -85,6 +86,17 @@ class Forbidden(QianxunError):
 
 class Overloaded(QianxunError):
     word = "overloaded"
+
+
+class QuotaExceeded(QianxunError):
+    """``retry_seconds``: when the same may work; 0 where waiting does not help."""
+
+    word = "quota_exceeded"
+    retry_seconds = 0
+
+    def __init__(self, message: str, *, hint: str = "", retry_seconds: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_seconds = retry_seconds
 
 
 class Refused(QianxunError):

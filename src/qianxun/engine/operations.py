@@ -13,8 +13,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from qianxun.core.errors import QianxunError, RecordsUnavailable
+from qianxun.core.governance.quotas import QuotaUse
 from qianxun.core.system.shortages import shortage
 from qianxun.engine.engine import Engine
+from qianxun.engine.governance.quotas import quotas_of_all
 from qianxun.engine.storage import folder_bytes, index_folder
 from qianxun.records import Records, keys, listing
 from qianxun.records.database.disk_errors import is_disk_full
@@ -135,6 +137,11 @@ async def storage_use(engine: Engine) -> StorageUse | None:
     except (QianxunError, SQLAlchemyError) as error:
         log.warning("what is stored could not be counted: %s", type(error).__name__)
         return None
+
+
+async def quota_uses(engine: Engine, tenant: str | None) -> list[QuotaUse]:
+    """Of a tenant, or of all that have a quota. Raises RecordsUnavailable."""
+    return await asyncio.to_thread(quotas_of_all, engine.records, engine.settings.folder, tenant)
 
 
 def storage_failure(error: Exception) -> Literal["disk_full", "shortage", "database", ""]:

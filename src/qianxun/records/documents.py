@@ -29,7 +29,7 @@ from qianxun.records import checksums, pairs, rows, tables
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, replace_chunks, write_chunks
 from qianxun.records.database.counters import CounterName, allocate
 from qianxun.records.database.statements import in_slices, insert_rows, select_in
-from qianxun.records.governance import access, audit, corrections, document_corrections, validity
+from qianxun.records.governance import access, audit, corrections, document_corrections, quotas, validity
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
 from qianxun.records.schema import (
@@ -203,6 +203,8 @@ def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission], re
     ready = [(d.key, d.generation, d.submission.prepared) for d in work if d.submission.prepared is not None]
     keys = write_chunks(tx, knowledge_base, ready)
     pair_keys = pairs.write(tx, knowledge_base, ready, keys)
+    if work:
+        quotas.require_room(tx, knowledge_base)
     return [_accepted(d, keys.get(d.key, range(0)), pair_keys.get(d.key, range(0))) for d in decisions]
 
 

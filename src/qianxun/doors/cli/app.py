@@ -21,6 +21,7 @@ from qianxun.doors.cli.commands.evaluate import evaluate, tune
 from qianxun.doors.cli.commands.evaluation_sets import app as evaluation_sets
 from qianxun.doors.cli.commands.examples import app as examples
 from qianxun.doors.cli.commands.governance.audit import app as audit
+from qianxun.doors.cli.commands.governance.quotas import app as quotas
 from qianxun.doors.cli.commands.governance.receipts import app as receipts
 from qianxun.doors.cli.commands.governance.receipts import purge
 from qianxun.doors.cli.commands.graph import app as graph
@@ -48,7 +49,7 @@ app = typer.Typer(
 
 # Commands that work on the data folder itself, not through --url; the first ones need it for themselves.
 EXCLUSIVE = frozenset(("verify", "rebuild", "replay", "copy", "graph"))
-LOCAL = EXCLUSIVE | {"demo", "eval", "examples", "keys", "migrate", "serve", "worker"}
+LOCAL = EXCLUSIVE | {"demo", "eval", "examples", "keys", "migrate", "quotas", "serve", "worker"}
 
 
 def _version(is_set: bool) -> None:
@@ -143,3 +144,4 @@ app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
 app.add_typer(audit, name="audit")
 app.add_typer(receipts, name="receipts")
+app.add_typer(quotas, name="quotas")

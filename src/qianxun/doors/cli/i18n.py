@@ -41,6 +41,7 @@ KINDS = {
     "unauthorized": "The service wants another key",
     "forbidden": "This key may not do that",
     "overloaded": "The service is busy",
+    "quota_exceeded": "The quota of the tenant is used up",
     "service_unavailable": "The service does not answer",
     "refused": "File refused",
     "folder_in_use": "The data folder is in use by another process",

@@ -10,6 +10,7 @@ from typing import Any, Final
 from qianxun.core.codec.plain import read
 from qianxun.core.codec.wire import SHAPES
 from qianxun.core.governance.audit import AuditEntry, AuditVerdict
+from qianxun.core.governance.quotas import QuotaUse
 from qianxun.core.governance.receipts import Receipt, read_receipt
 from qianxun.doors.client.connection import Request
 from qianxun.doors.client.payloads import segment
@@ -27,6 +28,10 @@ class ServiceGovernance:
     @property
     def audit(self) -> ServiceAudit:
         return ServiceAudit(self.ask)
+
+    @property
+    def quotas(self) -> ServiceQuotas:
+        return ServiceQuotas(self.ask)
 
     @property
     def receipts(self) -> ServiceReceipts:
@@ -90,3 +95,13 @@ class ServiceReceipts:
 
 def _receipt(data: Any) -> Receipt:
     return read_receipt(json.dumps(data))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceQuotas:
+    """What the tenant may have and do at most; set by who runs the service."""
+
+    ask: Ask
+
+    async def get(self) -> QuotaUse:
+        return await self.ask(Request("GET", "v1/quota"), lambda data: read(QuotaUse, data, SHAPES))

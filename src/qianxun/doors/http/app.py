@@ -38,7 +38,7 @@ from qianxun.doors.http.native import (
     query,
     retrieval,
 )
-from qianxun.doors.http.native.governance import audit, receipts
+from qianxun.doors.http.native.governance import audit, quotas, receipts
 from qianxun.doors.http.openai import chat, embeddings, files, vector_stores
 from qianxun.doors.http.openai import models as openai_models
 from qianxun.doors.http.openai import responses as openai_responses
@@ -46,6 +46,7 @@ from qianxun.doors.http.openapi import Application, description
 from qianxun.doors.http.responses import handle_error
 from qianxun.engine.admin.sessions import Sessions
 from qianxun.engine.engine import Engine
+from qianxun.engine.governance.quotas import SearchQuota
 from qianxun.engine.operations import KeyLookup
 from qianxun.engine.settings import Settings
 
@@ -59,7 +60,7 @@ CORS_HEADERS: Final = ("Authorization", "Content-Type", "X-API-Key", "Accept-Lan
 ROUTES: Final = (
     retrieval, layered, query, dify, rerank, vector_stores, chat, embeddings, health, bases, documents,
     explain, events, logs, evaluation_sets, operations, models,
-    openai_models, openai_responses, files, mcp, api_docs, metrics, landing, audit, receipts,
+    openai_models, openai_responses, files, mcp, api_docs, metrics, landing, audit, receipts, quotas,
     console,
 )  # fmt: skip
 
@@ -112,6 +113,7 @@ def _service(engine: Engine, settings: Settings) -> Service:
         ConcurrencyLimit(limits.answers_at_once, limits.recalls_waiting, limits.answer_seconds),
         keys,
         Sessions(engine, keys),
+        SearchQuota(engine.records, settings.folder),
     )
 
 
@@ -122,6 +124,7 @@ def _observe(app: FastAPI, engine: Engine, spans: Spans | None) -> metrics.Metri
     engine.hooks.recalled = _call_all([observer.recalled for observer in observers])
     engine.hooks.layered = _call_all([observer.layered_recalled for observer in observers])
     engine.hooks.indexed = numbers.indexed
+    app.state.service.quota.refused = numbers.search_refused
     # Called by routes, which know when the first token and the last were sent.
     app.state.on_answer = _call_all([observer.answered for observer in observers])
     return numbers

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from qianxun.core.limits import NAME_LIMIT
 from qianxun.doors.http.concurrency import ConcurrencyLimit
 from qianxun.engine.admin.sessions import Sessions
 from qianxun.engine.engine import Engine
+from qianxun.engine.governance.quotas import SearchQuota
 from qianxun.engine.operations import KeyLookup
 from qianxun.engine.settings import Settings
 
@@ -38,6 +39,7 @@ class Service:
     answers: ConcurrencyLimit  # separate, since they take as long as their language model
     keys: KeyLookup
     sessions: Sessions  # of browsers
+    quota: SearchQuota  # of searches, for tenants that have one
     readiness: Readiness = field(default_factory=Readiness)
 
 
@@ -84,9 +86,17 @@ async def require_write(request: Request) -> None:
 Writer: Any = Depends(require_write)  # for a route's dependencies=[Writer]
 
 
-def recall_slot(request: Request) -> AbstractAsyncContextManager[None]:
-    """``async with recall_slot(request):`` around a search: bounded, and cancelled if its client disconnects."""
-    return service_of(request).recalls.slot(request)
+@asynccontextmanager
+async def recall_slot(request: Request) -> AsyncIterator[None]:
+    """``async with recall_slot(request):`` around a search: counted, bounded, and cancelled if its client leaves."""
+    await _count_search(request)
+    async with service_of(request).recalls.slot(request):
+        yield
+
+
+async def _count_search(request: Request) -> None:
+    """Raises QuotaExceeded."""
+    await service_of(request).quota.count(getattr(request.state, "tenant", ""))
 
 
 class SearchRoute(APIRoute):
@@ -113,9 +123,12 @@ def write_slot(request: Request) -> AbstractAsyncContextManager[Callable[[], Non
     return service_of(request).writes.slot_without_client(request)
 
 
-def answer_slot(request: Request) -> AbstractAsyncContextManager[None]:
+@asynccontextmanager
+async def answer_slot(request: Request) -> AsyncIterator[None]:
     """The same around an answer: a slow language model must not keep searches waiting."""
-    return service_of(request).answers.slot(request)
+    await _count_search(request)
+    async with service_of(request).answers.slot(request):
+        yield
 
 
 def trace_id(request: Request) -> str:

@@ -15,7 +15,7 @@ from qianxun.doors.http.error_formats import BaseProblem, Problem
 from qianxun.doors.http.middleware.guard import OPEN
 from qianxun.doors.http.responses import STATUSES
 
-EVERYWHERE: Final = (401, 403, 500, 503)
+EVERYWHERE: Final = (401, 403, 429, 500, 503)
 KEYS: Final = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "qianxun keys create 签发的密钥：qx_…"},
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "同一个密钥，另一种写法"},
@@ -88,5 +88,6 @@ def error_responses(*statuses: int, form: type[BaseProblem] = Problem) -> dict[i
         status: {"model": form, "description": STATUSES[status][1]}
         for status in sorted({*statuses, *with_body, *EVERYWHERE})
     }
-    documented[503]["headers"] = {"Retry-After": {"description": "几秒后再试", "schema": {"type": "integer"}}}
+    for status in (429, 503):
+        documented[status]["headers"] = {"Retry-After": {"description": "几秒后再试", "schema": {"type": "integer"}}}
     return documented

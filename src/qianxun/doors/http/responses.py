@@ -43,6 +43,7 @@ STATUSES: Final = {
     413: ("too_large", "请求体或文件太大"),
     415: ("unsupported_media_type", "不支持的文件或请求体类型"),
     422: ("validation", "字段的值不对，`fields` 逐个说明；或文件读不了"),
+    429: ("quota_exceeded", "超过这个租户的配额；检索的次数等 `Retry-After` 所说的秒数再试"),
     500: ("internal", "没有料到的错误，凭 `trace_id` 查日志"),
     503: ("overloaded", "忙不过来、正在停止，或检索所依赖的部分不可用；过一会儿重试（见 `Retry-After`）"),
     507: ("disk_full", "磁盘已满，没有写完；此前存好的都在，检索照常"),
@@ -53,6 +54,7 @@ ERROR_STATUSES: Final[tuple[tuple[type[QianxunError], int], ...]] = (
     (InvalidField, 422), (errors.BadQuery, 422), (errors.BadFilter, 422), (errors.BadInput, 400),
     (errors.NotFound, 404), (errors.AlreadyThere, 409), (errors.Unauthorized, 401), (errors.Forbidden, 403),
     (errors.TooLarge, 413), (errors.UnsupportedFile, 415), (errors.Refused, 422),
+    (errors.QuotaExceeded, 429),
     (errors.Overloaded, 503), (errors.RecordsUnavailable, 503), (errors.FolderInUse, 503), (errors.RecallFailed, 503),
     (errors.RetrieverUnavailable, 503), (errors.ModelError, 503), (errors.IndexUnusable, 503),
     (errors.MissingExtra, 503), (errors.LeaseLost, 503),
@@ -139,7 +141,10 @@ def error_response(error: Exception, scope: Scope) -> ErrorResponse:
         fields = []
         if isinstance(error, InvalidField | BadFilterField):
             fields = [FieldProblem(field=error.field, reason=error.reason)]
-        return problem(status_of(error), error.message, error.word, hint=error.hint, fields=fields, english=english)
+        made = problem(status_of(error), error.message, error.word, hint=error.hint, fields=fields, english=english)
+        if isinstance(error, errors.QuotaExceeded) and error.retry_seconds:
+            made.headers["Retry-After"] = str(error.retry_seconds)
+        return made
     match storage_failure(error):
         case "disk_full":
             return problem(507, "磁盘已满，没有写完", hint="腾出空间后重试；此前存好的都在，检索照常", english=english)

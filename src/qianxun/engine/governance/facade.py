@@ -8,6 +8,7 @@ from qianxun.engine.governance.access import Access
 from qianxun.engine.governance.audit import AuditLog
 from qianxun.engine.governance.corrections import Corrections
 from qianxun.engine.governance.host import Host
+from qianxun.engine.governance.quotas import Quotas
 from qianxun.engine.governance.receipts import Receipts
 from qianxun.records.tenancy import BaseRecords, read_only
 
@@ -29,6 +30,11 @@ class Governance:
     def corrections(self) -> Corrections:
         """What people corrected: chunks, documents, the results of questions."""
         return Corrections(self.engine)
+
+    @property
+    def quotas(self) -> Quotas:
+        """What the tenant may have and do at most."""
+        return Quotas(self.engine)
 
     @property
     def receipts(self) -> Receipts:

@@ -14,6 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import choose_encoder
 
 from qianxun.core.answer_types import Answer, FlagKind
+from qianxun.core.errors import QianxunError
+from qianxun.core.governance.quotas import KINDS as QUOTA_KINDS
+from qianxun.core.governance.quotas import QuotaUse
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import IndexTime, Recalled
 from qianxun.core.options import MODES, QUERY_MODES
@@ -21,7 +24,7 @@ from qianxun.core.plugins import names as plugin_names
 from qianxun.core.types import Degraded
 from qianxun.doors.http.context import Service, service_of
 from qianxun.doors.http.openapi import error_responses
-from qianxun.engine.operations import StorageUse, pending_writes, storage_use
+from qianxun.engine.operations import StorageUse, pending_writes, quota_uses, storage_use
 
 OTHER: Final = "other"  # the label of what is not in a closed set
 TOTAL: Final = "total"
@@ -111,6 +114,10 @@ class Metrics:
         about = "Bytes on disk: the records' database, and the index in the data folder"
         self._disk = _children(Gauge("rag_disk_bytes", about, ("part",), **own), STORED)
         self._used: tuple[float, StorageUse | None] = (-math.inf, None)
+        about = "The quota of the tenant that reads this; without keys, of all that have one"
+        self._quota = Gauge("rag_quota_limit", about, ("tenant", "kind"), **own)
+        self._quota_used = Gauge("rag_quota_used", "What is used of it", ("tenant", "kind"), **own)
+        self._quota_refusals = Counter("rag_quota_refusals", "Searches that were refused for a quota", **own)
         self._recalls = Gauge("rag_recalls_in_flight", "Searches over HTTP that are under way", **own)
         self._recalls_waiting = Gauge("rag_recalls_waiting", "Searches that wait for their turn", **own)
         self._responses = Counter(
@@ -180,6 +187,20 @@ class Metrics:
         self._answers.waiting.set(service.answers.waiting)
         self._recalls.set(service.recalls.running)
         self._recalls_waiting.set(service.recalls.waiting)
+
+    def search_refused(self) -> None:
+        """A search was beyond the quota of its tenant."""
+        self._quota_refusals.inc()
+
+    def show_quotas(self, uses: Iterable[QuotaUse]) -> None:
+        """In what is encoded next, and of no other tenant: whoever reads metrics may be anybody's."""
+        self._quota.clear()
+        self._quota_used.clear()
+        for use in uses:
+            for kind in QUOTA_KINDS:
+                if (limit := getattr(use.quota, kind)) is not None:
+                    self._quota.labels(use.tenant, kind).set(limit)
+                    self._quota_used.labels(use.tenant, kind).set(getattr(use.used, kind) or 0)
 
     async def _measure(self, service: Service) -> None:
         """Counted at most every so often: a million vectors take a moment."""
@@ -263,6 +284,15 @@ class _Answers:
         _count(self._flags, (flag.kind for flag in answer.flags))
 
 
+async def _quotas(service: Service, request: Request) -> list[QuotaUse]:
+    """None if the records cannot be read: the rest is needed most then."""
+    tenant = request.state.tenant if request.state.key_id is not None else None
+    try:
+        return await quota_uses(service.engine, tenant)
+    except (QianxunError, OSError):
+        return []
+
+
 router = APIRouter(tags=["运行"])
 TEXT: Final = {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus 文本格式"}
 
@@ -271,6 +301,8 @@ TEXT: Final = {"content": {"text/plain": {"schema": {"type": "string"}}}, "descr
 async def metrics(request: Request) -> Response:
     """检索与索引的用时、结果数、没有结果的次数、失败的各路、分层召回每一层的用时、结果数与分数，问答的方式、形式与用时，缓存命中、排队的写入、向量数与磁盘占用、各接口的请求数。"""
     numbers: Metrics = request.app.state.metrics
-    await numbers.sample(service_of(request))
+    service = service_of(request)
+    await numbers.sample(service)
+    numbers.show_quotas(await _quotas(service, request))
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(numbers.registry), headers={"content-type": media_type})

@@ -1,0 +1,103 @@
+"""Quotas of tenants: kept in the records, and enforced in the transaction that would exceed them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, LargeBinary, Select, cast, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from qianxun.core.errors import BadInput, QuotaExceeded
+from qianxun.core.governance.quotas import KINDS, LARGEST, Quota
+from qianxun.records.bases import check_tenant
+from qianxun.records.database.server import SQLITE
+from qianxun.records.governance import audit
+from qianxun.records.schema import ChunkRow, DocumentRow, KnowledgeBaseRow, QuotaRow, SearchCountRow, VersionRow
+
+COUNTED_MINUTES: Final = 10  # of counts of searches
+NAMES: Final = {"documents": "文档", "chunks": "块", "bytes": "正文的字节"}
+_LIMITS: Final = tuple(getattr(QuotaRow, kind) for kind in KINDS)
+
+
+def get(tx: Connection, tenant: str) -> Quota:
+    row = tx.execute(select(*_LIMITS).where(QuotaRow.tenant == tenant)).first()
+    return Quota() if row is None else Quota(*row)
+
+
+def every(tx: Connection) -> dict[str, Quota]:
+    """Of all tenants that have one: for operators and metrics, never for a request."""
+    found = tx.execute(select(QuotaRow.tenant, *_LIMITS).order_by(QuotaRow.tenant))
+    return {tenant: Quota(*limits) for tenant, *limits in found}
+
+
+def put(tx: Connection, tenant: str, quota: Quota) -> None:
+    """In the place of the earlier one. Raises BadInput for numbers that cannot be."""
+    check_tenant(tenant)
+    values = asdict(quota)
+    for kind, limit in values.items():
+        if limit is not None and not 0 <= limit <= LARGEST:
+            raise BadInput(f"{kind} 的上限须为不小于 0 的整数", hint="不设上限则写 none")
+    tx.execute(delete(QuotaRow).where(QuotaRow.tenant == tenant))
+    tx.execute(insert(QuotaRow).values(tenant=tenant, updated_at=datetime.now(UTC), **values))
+    audit.append(tx, "", "quota.set", tenant, tenant=tenant, details=values)
+
+
+def used(tx: Connection, tenant: str, kinds: tuple[str, ...] = ("documents", "chunks", "bytes")) -> dict[str, int]:
+    """What a tenant has: bytes of the newest versions, chunks as they are stored."""
+    return {kind: int(tx.execute(_count(tx, kind, tenant)).scalar() or 0) for kind in kinds}
+
+
+def _count(tx: Connection, kind: str, tenant: str) -> Select[Any]:
+    own = select(KnowledgeBaseRow.id).where(KnowledgeBaseRow.tenant == tenant)
+    if kind == "chunks":
+        return select(func.count()).select_from(ChunkRow).where(ChunkRow.knowledge_base_id.in_(own))
+    of_tenant = (DocumentRow.knowledge_base_id.in_(own)) & (DocumentRow.status != "deleted")
+    if kind == "documents":
+        return select(func.count()).select_from(DocumentRow).where(of_tenant)
+    is_file = tx.dialect.name == SQLITE
+    size = func.length(cast(VersionRow.content, LargeBinary)) if is_file else func.octet_length(VersionRow.content)
+    newest = (DocumentRow.key == VersionRow.document_key) & (DocumentRow.generation == VersionRow.generation)
+    return select(func.sum(size)).join(DocumentRow, newest).where(of_tenant)
+
+
+def require_room(tx: Connection, knowledge_base: int) -> None:
+    """Raises QuotaExceeded if the tenant of a base has more than it may, with what this transaction has written.
+
+    One statement where the tenant has no quota. What is written by two at once is counted by the second: the outbox
+    has them commit one after the other.
+    """
+    own = KnowledgeBaseRow.id == knowledge_base
+    query = select(QuotaRow.tenant, *_LIMITS).join(KnowledgeBaseRow, KnowledgeBaseRow.tenant == QuotaRow.tenant)
+    row = tx.execute(query.where(own)).first()
+    if row is None:
+        return
+    limits = {kind: limit for kind, limit in zip(KINDS, row[1:], strict=True) if limit is not None and kind in NAMES}
+    found = used(tx, row.tenant, tuple(limits))
+    for kind, limit in limits.items():
+        if found[kind] > limit:
+            raise QuotaExceeded(
+                f"租户“{row.tenant}”的{NAMES[kind]}至多 {limit}，放入之后会是 {found[kind]}，没有放入",
+                hint="删去一些文档，或请管理员调高：qianxun quotas set",
+            )
+
+
+def count_search(tx: Connection, tenant: str, minute: int) -> int:
+    """Counts a search; returns how many there are in the minute now."""
+    own = (SearchCountRow.tenant == tenant) & (SearchCountRow.minute == minute)
+    bump = update(SearchCountRow).where(own).values(searches=SearchCountRow.searches + 1)
+    if tx.execute(bump).rowcount == 0:
+        try:
+            with tx.begin_nested():
+                tx.execute(insert(SearchCountRow).values(tenant=tenant, minute=minute, searches=1))
+        except IntegrityError:  # another process was first
+            tx.execute(bump)
+        old = (SearchCountRow.tenant == tenant) & (SearchCountRow.minute < minute - COUNTED_MINUTES)
+        tx.execute(delete(SearchCountRow).where(old))
+    return int(tx.execute(select(SearchCountRow.searches).where(own)).scalar_one())
+
+
+def searches(tx: Connection, tenant: str, minute: int) -> int:
+    own = (SearchCountRow.tenant == tenant) & (SearchCountRow.minute == minute)
+    return int(tx.execute(select(SearchCountRow.searches).where(own)).scalar() or 0)

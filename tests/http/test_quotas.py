@@ -1,0 +1,120 @@
+"""Quotas of tenants: what is beyond them is refused with 429, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from qianxun.core.errors import QuotaExceeded
+from qianxun.core.governance.quotas import Quota
+from qianxun.core.types import Document
+from qianxun.engine.engine import Engine
+from qianxun.engine.governance.quotas import SearchQuota, set_quota
+from qianxun.records import Records
+from qianxun.records.database.open import sqlite_url
+from tests.http.asking import asking
+
+TEXT = "住院报销比例为百分之八十五。"  # 14 characters of three bytes
+
+
+def test_documents_beyond_the_quota_are_refused_whole(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Engine.open(tmp_path) as engine:
+            kb = (await engine.create_knowledge_base("医保", model="none")).id
+            await engine.governance.quotas.set(Quota(documents=2, bytes=100))
+            await engine.add_documents(kb, [Document("1", TEXT), Document("2", TEXT)])
+            with pytest.raises(QuotaExceeded, match="文档至多 2"):
+                await engine.add_documents(kb, [Document("3", "短"), Document("4", "短")])
+            with pytest.raises(QuotaExceeded, match="字节至多 100"):
+                await engine.add_documents(kb, [Document("1", TEXT * 3)])
+            assert [state.doc_id for state in await engine.documents(kb)] == ["1", "2"]
+            use = await engine.governance.quotas.get()
+            assert (use.used.documents, use.used.bytes, use.used.chunks) == (2, 84, 2)
+            await engine.add_documents(kb, [Document("1", TEXT + "改")])  # no more of them than before
+            await engine.delete_document(kb, "2")
+            await engine.add_documents(kb, [Document("3", "短")])
+            other = engine.of("other")
+            there = (await other.create_knowledge_base("别家", model="none")).id
+            await other.add_documents(there, [Document(str(number), TEXT) for number in range(5)])
+
+    asyncio.run(story())
+
+
+def test_no_document_comes_once_the_chunks_are_used_up(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Engine.open(tmp_path) as engine:
+            kb = (await engine.create_knowledge_base("医保", model="none")).id
+            await engine.add_documents(kb, [Document("1", TEXT), Document("2", TEXT)])
+            await engine.governance.quotas.set(Quota(chunks=1))
+            with pytest.raises(QuotaExceeded, match="块至多 1"):
+                await engine.add_documents(kb, [Document("3", TEXT)])
+
+    asyncio.run(story())
+
+
+def test_the_searches_of_a_minute_are_counted_for_all_processes_together(tmp_path: Path) -> None:
+    records, now = Records.open(sqlite_url(tmp_path / "qianxun.db")), [600.0]
+    one, two = (SearchQuota(records, tmp_path, clock=lambda: now[0]) for _ in range(2))
+
+    async def story() -> None:
+        await one.count("甲")  # has no quota: nothing is written
+        assert not (tmp_path / "quotas").exists()
+        with records.writing() as tx:
+            from qianxun.records.governance import quotas
+
+            quotas.put(tx, "乙", Quota(searches_per_minute=3))
+        for counting in (one, two, one):
+            await counting.count("乙")
+        now[0] = 645.0
+        with pytest.raises(QuotaExceeded) as refused:
+            await two.count("乙")
+        assert refused.value.retry_seconds == 15
+        await two.count("甲")
+        now[0] = 660.0
+        await two.count("乙")
+        assert len(list((tmp_path / "quotas").iterdir())) == 1  # of earlier minutes nothing is left
+
+    asyncio.run(story())
+
+
+def test_the_service_says_when_to_try_again_and_counts_it(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asking(tmp_path) as at:
+            base = await at.base(Document("1", TEXT))
+            await at.http.put("/v1/quotas/local", json={"documents": 1, "searches_per_minute": 2})
+            search = {"query": "报销比例", "retrieval_mode": "fulltext"}
+            statuses = [(await at.post(f"/v1/retrieval/{base}", search)).status_code for _ in range(2)]
+            assert statuses == [200, 200]
+            refused = await at.post(f"/v1/retrieval/{base}", search)
+            if refused.status_code == 200:  # the minute has just ended
+                refused = [await at.post(f"/v1/retrieval/{base}", search) for _ in range(2)][-1]
+            assert (refused.status_code, refused.json()["error"]) == (429, "quota_exceeded")
+            assert 0 < int(refused.headers["retry-after"]) <= 60
+            added = await at.post(f"/v1/knowledge-bases/{base}/documents", {"name": "二", "content": TEXT})
+            assert (added.status_code, "retry-after" in added.headers) == (429, False)
+            numbers = (await at.http.get("/metrics")).text
+            assert 'rag_quota_limit{kind="documents",tenant="local"} 1.0' in numbers
+            assert 'rag_quota_used{kind="documents",tenant="local"} 1.0' in numbers
+            assert "rag_quota_refusals_total 1.0" in numbers
+            use = (await at.http.get("/v1/quota")).json()["data"]
+            assert use["quota"] == {"documents": 1, "chunks": None, "bytes": None, "searches_per_minute": 2}
+
+    asyncio.run(story())
+
+
+def test_a_tenant_cannot_change_its_own_quota(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asking(tmp_path) as at:
+            set_quota(at.engine.settings, "acme", Quota(documents=5))
+            set_quota(at.engine.settings, "other", Quota(documents=7))
+            from qianxun.engine.admin.keys import issue_key
+
+            _, key = issue_key(at.engine.settings, "acme", "write")
+            own = {"authorization": f"Bearer {key}"}
+            assert (await at.http.put("/v1/quotas/acme", json={}, headers=own)).status_code == 403
+            assert (await at.http.get("/v1/quota", headers=own)).json()["data"]["quota"]["documents"] == 5
+            assert 'tenant="other"' not in (await at.http.get("/metrics", headers=own)).text
+
+    asyncio.run(story())
