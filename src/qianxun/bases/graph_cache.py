@@ -46,6 +46,18 @@ class RecentWrites:
         return len(self.added.chunks) + len(self.removed)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadUpTo:
+    """Every served chunk up to a key has facts by one reader, as of a revision of the facts."""
+
+    key: int
+    origin: str
+    revision: int
+
+    def is_of(self, origin: str, revision: int) -> bool:
+        return (self.origin, self.revision) == (origin, revision)
+
+
 class GraphCache(WriteWatch):
     """One for each open base. Changed under `changing` alone; the graphs that it returns never change."""
 
@@ -56,6 +68,7 @@ class GraphCache(WriteWatch):
         self.was_read = folder is None  # whether it was looked for there
         self.recent: RecentWrites | None = None
         self.floor = -1  # every served chunk up to this key is in the graph
+        self.read_up_to: ReadUpTo | None = None
         self.count = 0  # of the chunks up to there, when that was last looked at
         self.given: tuple[Alias, ...] = ()
         self.keeping = threading.Lock()  # taken while it is written to disk

@@ -19,7 +19,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
-from qianxun.bases.graph_cache import MOST_RECENT, RecentWrites
+from qianxun.bases.graph_cache import MOST_RECENT, ReadUpTo, RecentWrites
 from qianxun.bases.seen import whole_of
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.graph_types import ExtractionProgress, Facts, GraphBuilt
@@ -142,14 +142,32 @@ async def _extract_missing(base: OpenBase, watch: Watch) -> int:
 
     base.graph.begin()
     origin = facts_origin(base.analyser, base.lexicon)
-    total = await base.records.read(lambda tx: facts.unread_count(tx, base.id, origin))
-    done = after = 0
+    after = first = await asyncio.to_thread(_read_up_to, base, origin)
+    total = await base.records.read(lambda tx: facts.unread_count(tx, base.id, origin, after))
+    done = 0
     while done < total and (page := await unread_page(base, origin, after, PAGE)):
         await asyncio.to_thread(_extract_page, base, origin, page)
         done += len(page)
         after = page[-1].key
         watch(ExtractionProgress(done, max(done, total)))
+    if done >= total:
+        await asyncio.to_thread(_note_read, base, origin, first)
     return done
+
+
+def _read_up_to(base: OpenBase, origin: str) -> int:
+    """The key up to which every chunk has been read, unless facts were removed, or read by another, since."""
+    known = base.graph.read_up_to
+    with base.records.reading() as tx:
+        return known.key if known is not None and known.is_of(origin, facts.revision(tx, base.id)) else 0
+
+
+def _note_read(base: OpenBase, origin: str, after: int) -> None:
+    """A write must not look at every chunk of the base again."""
+    with base.records.reading() as tx:
+        if not facts.unread_count(tx, base.id, origin, after):
+            key = facts.last_settled_key(tx, base.id, after)
+            base.graph.read_up_to = ReadUpTo(key, origin, facts.revision(tx, base.id))
 
 
 async def unread_page(base: OpenBase, origin: str, after: int, limit: int) -> list[Readable]:
@@ -371,5 +389,8 @@ async def run_graph_updates(open_bases: Callable[[], Iterable[OpenBase]]) -> Non
         await asyncio.sleep(POLL_SECONDS)
         for base in open_bases():
             if is_graph_enabled(base) and base.graph.is_due(QUIET_SECONDS):
-                await extract_in_background(base)
+                if base.graph.is_large and base.graph.is_in_use(USE_SECONDS):
+                    base.graph.begin()  # what was written is read on the way
+                else:
+                    await extract_in_background(base)
                 await refresh_graph(base)

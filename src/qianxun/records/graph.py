@@ -107,8 +107,9 @@ def _readable(tx: Connection, chunks: Select[Any]) -> list[Readable]:
     ]
 
 
-def unread_count(tx: Connection, knowledge_base: int, origin: str) -> int:
-    return int(tx.execute(_unread(knowledge_base, origin, func.count())).scalar_one())
+def unread_count(tx: Connection, knowledge_base: int, origin: str, after: int = 0) -> int:
+    query = _unread(knowledge_base, origin, func.count()).where(ChunkRow.key > after)
+    return int(tx.execute(query).scalar_one())
 
 
 def _unread(knowledge_base: int, origin: str, *columns: Any) -> Select[Any]:
@@ -202,17 +203,18 @@ def served_keys(tx: Connection, knowledge_base: int, after: int) -> Keys:
     return keys_of(tx, query.order_by(ChunkRow.key))
 
 
-def last_settled_key(tx: Connection, knowledge_base: int) -> int:
-    """A key up to which no chunk will be served that is not served now: chunks of later versions have higher keys."""
+def last_settled_key(tx: Connection, knowledge_base: int, after: int = 0) -> int:
+    """A key up to which no chunk will be served that is not served now: chunks of later versions have higher keys.
+    ``after`` is one that was known before."""
     base = ChunkRow.knowledge_base_id == knowledge_base
     waiting = (
         select(func.min(ChunkRow.key))
         .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
-        .where(base, ChunkRow.generation > DocumentRow.served)
+        .where(base, ChunkRow.key > after, ChunkRow.generation > DocumentRow.served)
     )
     first = tx.execute(waiting).scalar()
     last = tx.execute(select(func.max(ChunkRow.key)).where(base)).scalar()
-    return int(first) - 1 if first is not None else int(last or 0)
+    return int(first) - 1 if first is not None else max(after, int(last or 0))
 
 
 def attributes(tx: Connection, knowledge_base: int, versions: Mapping[int, int]) -> dict[int, Attributes]:
