@@ -139,7 +139,7 @@ class Rows:
 
     def nearest(self, row: Any, limit: int, field: str = "") -> list[int]:
         where: Filter = Eq(f"metadata.{field}", 1) if field else EVERYTHING
-        allowed = self._store.allowed(self._rows, where, self._rows.with_vector("content"))
+        allowed = self._store.allowed(self._rows, where, "content")
         return [hit.key for hit in nearest(self._store.vector_rows(self._rows), row, limit, allowed).hits]
 
     def holds(self, ids: Sequence[int]) -> bool:

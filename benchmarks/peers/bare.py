@@ -52,7 +52,7 @@ def open_(material: Material, folder: Path) -> Answer:
     view, vectors = keywords.Keywords.open(_keyword_folder(folder)).view(), material.vectors()
     queries = {each.text: _query(view, each.text) for each in material.questions()}
     centers = codes.centers_of(vectors)
-    coded = codes.coded(centers, codes.encode(centers, vectors), 0).index
+    coded = codes.coded(centers, codes.encode(centers, vectors), 0).parts[0].index
     chosen = faiss.IVFRaBitQSearchParameters(nprobe=max(1, int(codes.PROBED * coded.nlist)), qb=codes.QUERY_BITS)
     faiss.omp_set_num_threads(1)
 

@@ -1,15 +1,23 @@
 """One-bit codes in lists, which propose the rows to score exactly.
 
-Codes (RaBitQ, https://arxiv.org/abs/2405.12497) are relative to the nearest of at most 256 centres and stored in
-its list (faiss IndexIVFRaBitQ). A search of the whole base reads the lists nearest to the query, `PROBED` of
-them; a filtered one reads them all, so a filter costs no recall. Rows are added without rebuilding anything.
+Codes (RaBitQ, https://arxiv.org/abs/2405.12497) are relative to the nearest of many centres and stored in its list
+(faiss IndexIVFRaBitQ). Up to `MANY_ROWS` there are at most 256 lists: a search of the whole base reads the nearest half
+of them, a filtered one all. Beyond, there are `PER_ROOT` times as many as the square root of the rows, and a search
+reads the `PROBES` whose centres have the best cosines, or more where a filter lets fewer rows through: by the cube root
+of what is left, a filter costs no recall.
 
-On disk a row's code is the number of its list (one byte) and the code proper, in the order of the rows.
+Rows are added without rebuilding anything: the latest are in an index of their own, until they are so many that all
+are put together anew.
+
+On disk a row's code is the number of its list (one byte; two where there are more than 256) and the code proper, in
+the order of the rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -23,12 +31,22 @@ FEW = 2_000  # so many allowed rows are scored exactly even beside codes
 POOL = 600  # rows that codes propose, whatever the limit: a longer list then starts with the shorter one
 POOLED = 200  # … up to this limit; beyond it
 OVERSAMPLING = 5  # rows are proposed per hit
-LISTS = 256  # at most: a list's number is one byte
+LISTS = 256  # at most, up to `MANY_ROWS`
 LIST_ROWS = 64  # … and at least so many rows to a list, which is also how many of them train its centre
 LEAST_ROWS = 40_000  # of fewer rows every list is read: 200 hits are too large a share of them
 PROBED = 0.5  # of the lists; measured on real text in docs/decisions/0006-recall-speed.md
 WHOLE = 0.7  # a search that lets through so much of the rows is a search of the whole base
-ROUNDS = 8
+MANY_ROWS = 150_000  # more of them have finer lists; measured in docs/decisions/0032-a-million-chunks.md
+PER_ROOT = 3
+PROBES = 400  # lists that a search of the whole base reads then
+MANY_POOL = 900  # rows that their codes propose
+FEW_SHARE = 1 / 64  # of the rows are scored exactly
+MANY_LIST_ROWS = 32  # that train the centre of one of many lists
+MOST_LISTS = 60_000  # their numbers have two bytes
+NEAR_GROUPS = 4  # groups of centres among which a row's own is looked for
+TAIL_SHARE = 1 / 8  # of the rows may be in an index of their own
+ENCODED = 1 << 16  # rows at a time
+ROUNDS, MANY_ROUNDS = 8, 3
 SEED = 20
 QUERY_BITS = 4
 
@@ -38,23 +56,52 @@ Centers = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
-    """Codes of the first ``rows`` rows, as a faiss index that is never changed once readers see it."""
+class Part:
+    """Codes of some rows after one another, as a faiss index that is never changed once readers see it."""
 
     index: Any
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """Codes of the first ``rows`` rows: nearly all in the first part, those that came since in a second."""
+
+    centers: Centers
+    parts: tuple[Part, ...]
     few: int = FEW
+    tail: bytes = b""  # the codes of the second part
+    directions: Centers = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))  # of many centres
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    def is_exact_for(self, passing: int, limit: int) -> bool:
+        """Whether so few rows are scored sooner than they are proposed."""
+        many = FEW_SHARE * self.rows if len(self.centers) > LISTS else 0
+        return passing <= max(self.few, limit, many)
 
     def proposed(self, vector: Vector, limit: int, allowed: Mask, passing: int) -> Slots:
         """The allowed rows whose codes are nearest, ascending; ``allowed`` speaks of the coded rows, ``passing`` of
         them."""
-        number = min(POOL if limit <= POOLED else OVERSAMPLING * limit, passing)
-        lists: int = self.index.nlist
-        if limit <= POOLED and self.rows >= LEAST_ROWS and passing >= WHOLE * self.rows:
-            found = self._search(vector, number, allowed, passing, int(PROBED * lists))
+        pool = POOL if len(self.centers) <= LISTS else MANY_POOL
+        number = min(pool if limit <= POOLED else max(pool, OVERSAMPLING * limit), passing)
+        lists, probes = len(self.centers), self._probes(limit, passing)
+        if probes < lists:
+            found = self._search(vector, number, allowed, passing, probes)
             if len(found) == number:  # not when the nearest lists are nearly empty
                 return found
         return self._search(vector, number, allowed, passing, lists)
+
+    def _probes(self, limit: int, passing: int) -> int:
+        """How many lists to read."""
+        lists = len(self.centers)
+        if limit > POOLED or self.rows < LEAST_ROWS or passing == 0:
+            return lists
+        if lists > LISTS:
+            return min(lists, math.ceil(PROBES * math.cbrt(self.rows / passing)))
+        return int(PROBED * lists) if passing >= WHOLE * self.rows else lists
 
     def _search(self, vector: Vector, number: int, allowed: Mask, passing: int, probes: int) -> Slots:
         if number == 0:
@@ -67,9 +114,41 @@ class Coded:
             selector = faiss().IDSelectorBitmap(bitmap)
             chosen = faiss().IVFRaBitQSearchParameters(nprobe=probes, qb=QUERY_BITS, sel=selector)
         with OneThread():
-            _, found = self.index.search(vector[None, :], number, params=chosen)
-        slots: Slots = np.sort(found[0])
+            if len(self.centers) <= LISTS:
+                found = [part.index.search(vector[None, :], number, params=chosen) for part in self.parts]
+            else:
+                lists = self._nearest_lists(vector, probes)
+                found = [_search_lists(part.index, vector, number, lists, chosen) for part in self.parts]
+        slots: Slots = np.sort(found[0][1][0] if len(found) == 1 else _nearest_of(found, number))
         return slots[np.searchsorted(slots, 0) :]  # -1 where there were fewer
+
+    def _nearest_lists(self, vector: Vector, probes: int) -> NDArray[np.int64]:
+        """By the cosine of the centre: a wide cluster has a short one, and by distance would seem nearer than it is.
+        Of the nearest ten, .97 were in the tenth of the rows nearest by cosine, and .95 by distance."""
+        products = np.empty(len(self.centers), dtype=np.float32)
+        pointers = map(faiss().swig_ptr, (products, vector, self.directions))
+        faiss().fvec_inner_products_ny(*pointers, len(vector), len(products))
+        best = np.argpartition(-products, min(probes, len(products) - 1))[:probes]
+        return np.ascontiguousarray(best[np.argsort(-products[best], kind="stable")])
+
+
+def _search_lists(
+    index: Any, vector: Vector, number: int, lists: NDArray[np.int64], chosen: Any
+) -> tuple[NDArray[np.float32], Slots]:
+    """As faiss searches, in lists that it did not choose: its own wrapper of this call takes no parameters."""
+    products, slots = np.empty((1, number), dtype=np.float32), np.empty((1, number), dtype=np.int64)
+    distances = np.zeros(len(lists), dtype=np.float32)  # to the centres: codes have no use for them
+    pointers = map(faiss().swig_ptr, (lists, distances, products, slots))
+    index.search_preassigned_c(1, faiss().swig_ptr(vector), number, *pointers, False, chosen)
+    return products, slots
+
+
+def _nearest_of(found: Sequence[tuple[Any, Any]], number: int) -> Slots:
+    """The nearest of several parts; of those that are as near the first, as if they were one."""
+    products = np.concatenate([part[0][0] for part in found])
+    slots: Slots = np.concatenate([part[1][0] for part in found])
+    products, slots = products[slots >= 0], slots[slots >= 0]
+    return slots[np.lexsort((slots, -products))[:number]]
 
 
 @cache
@@ -99,22 +178,53 @@ class OneThread:
 
 def centers_of(rows: Vectors) -> Centers:
     """The centres of lists for rows like these; the same rows give the same centres."""
+    if len(rows) >= MANY_ROWS:
+        return _many_centers(rows, min(MOST_LISTS, int(PER_ROOT * len(rows) ** 0.5)))
     lists = max(1, min(LISTS, len(rows) // LIST_ROWS))
     if lists == 1:
         return np.mean(rows, axis=0, dtype=np.float64, keepdims=True).astype("<f4")
-    spread = np.linspace(0, len(rows) - 1, min(len(rows), lists * LIST_ROWS)).astype(np.int64)
+    return _clustered(_spread(rows, lists * LIST_ROWS), lists)
+
+
+def _spread(rows: Vectors, number: int) -> Vectors:
+    """So many of the rows, evenly spaced."""
+    spread = np.linspace(0, len(rows) - 1, min(len(rows), number)).astype(np.int64)
+    return np.ascontiguousarray(rows[spread])
+
+
+def _clustered(rows: Vectors, number: int, first: Centers | None = None, rounds: int = ROUNDS) -> Centers:
     trained = faiss().Kmeans(
-        rows.shape[1], lists, niter=ROUNDS, seed=SEED, min_points_per_centroid=1, max_points_per_centroid=LIST_ROWS
+        rows.shape[1], number, niter=rounds, seed=SEED, min_points_per_centroid=1, max_points_per_centroid=LIST_ROWS
     )
     with OneThread():
-        trained.train(np.ascontiguousarray(rows[spread]))
+        trained.train(rows, init_centroids=first)
     centers: Centers = trained.centroids.astype("<f4")
     return centers
+
+
+def _many_centers(rows: Vectors, number: int) -> Centers:
+    """Centres of clusters within clusters, then moved among all rows twice: in a third of the time that it takes to
+    look for so many at once."""
+    sample = _spread(rows, number * MANY_LIST_ROWS)
+    groups = int(number**0.5)
+    outer = _clustered(_spread(sample, groups * LIST_ROWS), groups)
+    with OneThread():
+        _, nearest = _flat(outer).search(sample, 1)
+    made = []
+    for group in range(groups):
+        own = np.ascontiguousarray(sample[nearest[:, 0] == group])
+        share = max(1, round(number * len(own) / len(sample)))
+        if len(own) > 0:
+            made.append(_clustered(own, share) if 1 < share < len(own) else own.mean(axis=0, keepdims=True))
+    first = np.ascontiguousarray(np.concatenate(made), dtype="<f4")
+    return _clustered(sample, len(first), first, MANY_ROUNDS)
 
 
 def encode(centers: Centers, rows: Vectors) -> bytes:
     """The codes of rows, seen from the nearest of ``centers``."""
     index = _empty(centers)
+    if len(centers) > LISTS:
+        return _encode_among_many(index, centers, rows)
     records = index.sa_encode(np.ascontiguousarray(rows)).reshape(len(rows), -1)
     if index.coarse_code_size() == 0:  # faiss does not number a single list
         records = np.hstack([np.zeros((len(rows), 1), dtype=np.uint8), records])
@@ -122,25 +232,75 @@ def encode(centers: Centers, rows: Vectors) -> bytes:
     return codes
 
 
+def _encode_among_many(index: Any, centers: Centers, rows: Vectors) -> bytes:
+    """As `encode`, except that a row's centre is looked for among those of the nearest groups alone."""
+    grouped = _grouped(centers)
+    records = np.empty((len(rows), index.coarse_code_size() + index.code_size), dtype=np.uint8)
+    for start in range(0, len(rows), ENCODED):
+        part = np.ascontiguousarray(rows[start : start + ENCODED])
+        with OneThread():
+            _, lists = grouped.search(part, 1)
+        numbers = np.ascontiguousarray(lists[:, 0])
+        pointers = map(faiss().swig_ptr, (part, numbers, records[start : start + ENCODED]))
+        index.encode_vectors(len(part), *pointers, True)
+    return records.tobytes()
+
+
+def _grouped(centers: Centers) -> Any:
+    """The centres in groups of their own, to find the nearest without comparing all."""
+    groups = int(len(centers) ** 0.5)
+    index = faiss().IndexIVFFlat(_flat(_clustered(_spread(centers, len(centers)), groups)), centers.shape[1], groups)
+    index.is_trained = True
+    with OneThread():
+        index.add(np.ascontiguousarray(centers))
+    index.nprobe = NEAR_GROUPS
+    return index
+
+
 def coded(centers: Centers, codes: bytes, few: int) -> Coded:
     """An index over codes that `encode` made."""
+    lengths = np.maximum(np.linalg.norm(centers, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    directions = np.ascontiguousarray(centers / lengths, dtype=np.float32)
+    return Coded(centers, (_part(centers, codes, 0),), few, directions=directions)
+
+
+def extended(before: Coded, fresh: bytes) -> Coded | None:
+    """The same with more codes; None when they are so many that all are to be put together anew."""
+    tail, main = before.tail + fresh, before.parts[0]
+    if len(tail) > TAIL_SHARE * main.rows * (_width(before.centers) + main.index.code_size):
+        return None
+    return replace(before, parts=(main, _part(before.centers, tail, main.rows)), tail=tail)
+
+
+def _part(centers: Centers, codes: bytes, first: int) -> Part:
     index = _empty(centers)
-    records = np.frombuffer(codes, dtype=np.uint8).reshape(-1, 1 + index.code_size)
-    lists = records[:, 0]
+    width = _width(centers)
+    records = np.frombuffer(codes, dtype=np.uint8).reshape(-1, width + index.code_size)
+    lists = records[:, 0] if width == 1 else np.ascontiguousarray(records[:, :2]).view("<u2")[:, 0]
     order = np.argsort(lists, kind="stable").astype(np.int64)
-    bodies = np.ascontiguousarray(records[order, 1:])
+    bodies, ids = np.ascontiguousarray(records[order, width:]), order + first
     ends = np.cumsum(np.bincount(lists, minlength=len(centers))).tolist()
     for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if start < end:
-            ids, body = order[start:end], bodies[start:end]
-            index.invlists.add_entries(number, end - start, faiss().swig_ptr(ids), faiss().swig_ptr(body))
+            own, body = ids[start:end], bodies[start:end]
+            index.invlists.add_entries(number, end - start, faiss().swig_ptr(own), faiss().swig_ptr(body))
     index.ntotal = len(records)
-    return Coded(index, len(records), few)
+    return Part(index, len(records))
+
+
+def _width(centers: Centers) -> int:
+    """Bytes of a list's number."""
+    return 1 if len(centers) <= LISTS else 2
+
+
+def _flat(centers: Centers) -> Any:
+    quantizer = faiss().IndexFlatL2(centers.shape[1])
+    quantizer.add(np.ascontiguousarray(centers, dtype=np.float32))
+    return quantizer
 
 
 def _empty(centers: Centers) -> Any:
-    quantizer = faiss().IndexFlatL2(centers.shape[1])
-    quantizer.add(np.ascontiguousarray(centers, dtype=np.float32))
+    quantizer = _flat(centers)
     index = faiss().IndexIVFRaBitQ(quantizer, centers.shape[1], len(centers), faiss().METRIC_INNER_PRODUCT)
     index.qb = QUERY_BITS
     index.is_trained = True

@@ -17,8 +17,12 @@ from qianxun.core.system.durable import replace_file
 from qianxun.core.types import IndexStamp
 from qianxun.index.shared import damage, unusable
 
-FORMAT = 4
-READABLE = (3, FORMAT)  # the former does not name the records it was built from
+FORMAT = 5
+READABLE = (
+    3,
+    4,
+    FORMAT,
+)  # 3 does not name the records it was built from; before 5 there were at most 256 lists of codes
 STATE = "state"
 
 

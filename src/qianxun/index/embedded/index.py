@@ -189,7 +189,7 @@ class EmbeddedIndex:
         if field == "question" and not self._has_questions(view.rows):
             return NOTHING
         query = require_vectors([vector], self.stamp.dimension)[0]
-        allowed = view.store.allowed(view.rows, where, view.rows.with_vector(field))
+        allowed = view.store.allowed(view.rows, where, field)
         if within is None:
             return vectors.nearest(view.store.vector_rows(view.rows), query, limit, allowed)
         # One by one: codes are made from the rows of all documents, and what they propose depends on these.
@@ -241,8 +241,10 @@ class EmbeddedIndex:
         of, keys, slots = self._placed
         if of is not rows:
             slots = np.flatnonzero(rows.with_vector("content"))
-            slots = slots[np.argsort(rows.columns["key"][slots], kind="stable")]
             keys = rows.columns["key"][slots]
+            if not bool((keys[1:] > keys[:-1]).all()):  # keys ascend where nothing was replaced
+                order = np.argsort(keys, kind="stable")
+                keys, slots = keys[order], slots[order]
             self._placed = (rows, keys, slots)
         return keys, slots
 
@@ -257,7 +259,7 @@ class EmbeddedIndex:
     ) -> Ranking:
         check_filter(where)
         view, searched = self._keyword_view()
-        allowed = view.store.allowed(view.rows, where, view.rows.in_keywords())
+        allowed = view.store.allowed(view.rows, where, "keywords")
         rows, weight = view.rows.columns["row"], self._options.gram_weight
         if within is None:
             matched = keywords.match(searched, terms, limit, require, weight, rows, allowed, bm25)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ POPULATIONS = 64  # of one state: of 100,000 rows each takes .4 MB
 OUTGROWN = 4  # times as many rows want centres of their own
 Mask = NDArray[np.bool_]
 Column = NDArray[Any]
+Arm: TypeAlias = Literal["keywords"] | VectorField
 
 ROW = np.dtype(
     [
@@ -78,6 +79,7 @@ class Rows:
     _masks: dict[str, Mask] = field(default_factory=dict, repr=False, compare=False)
     # What was worked out for a population, by its digest.
     populations: LRUCache[str, Any] = field(default_factory=lambda: LRUCache(POPULATIONS), repr=False, compare=False)
+    filtered: dict[tuple[str, str], Mask] = field(default_factory=dict, repr=False, compare=False)  # by arm and filter
 
     def __len__(self) -> int:
         return len(self.live)
@@ -86,6 +88,9 @@ class Rows:
         if "keywords" not in self._masks:
             self._masks["keywords"] = self.live & (self.columns["lane"] == LANES["content"])
         return self._masks["keywords"]
+
+    def searched_by(self, arm: Arm) -> Mask:
+        return self.in_keywords() if arm == "keywords" else self.with_vector(arm)
 
     def with_vector(self, field: VectorField) -> Mask:
         if field not in self._masks:
@@ -175,12 +180,20 @@ class Store:
             self._searched = (rows, table)
         return table
 
-    def allowed(self, rows: Rows, where: Filter, base: Mask) -> Mask:
-        """Those of ``base`` that the filter lets through."""
+    def allowed(self, rows: Rows, where: Filter, arm: Arm) -> Mask:
+        """What an arm searches, of that which the filter lets through. To look up a million owners takes longer than
+        to search by words: kept for the filters that come again."""
+        base = rows.searched_by(arm)
         if isinstance(where, Everything) or len(rows) == 0:
             return base
-        mask: Mask = base & self._passing(where)[rows.columns["owner"]]
-        return mask
+        query = (arm, repr(where))  # not the filter itself: to a dict, 1 and True are the same
+        known = rows.filtered.get(query)
+        if known is None:
+            known = base & self._passing(where)[rows.columns["owner"]]
+            if len(rows.filtered) >= CACHED_FILTERS:
+                rows.filtered.clear()
+            rows.filtered[query] = known
+        return known
 
     def _passing(self, where: Filter) -> Mask:
         """The filter over all owners, from a small cache."""
@@ -270,6 +283,15 @@ class Store:
         """How many rows have no code yet."""
         return len(self._rows) - self._coded_rows()
 
+    def is_outgrown(self) -> bool:
+        """Whether the rows want centres of their own: they are many more, or have as few as small bases have."""
+        coded, trained = self._codes(), trained_on(self._extents)
+        if coded is None:
+            return False
+        return len(self._rows) >= OUTGROWN * trained or (
+            trained >= codes.MANY_ROWS and len(coded.centers) <= codes.LISTS
+        )
+
     def _coded_rows(self) -> int:
         coded = self._codes()
         return coded.rows if coded else 0
@@ -278,15 +300,19 @@ class Store:
         """Codes for every row that has none, durably; for all of them when the centres are missing or outgrown."""
         mapped, trained = self._vectors, trained_on(self._extents)
         every = self.rows(np.empty(0, dtype=np.int64))
-        is_anew = not trained or len(mapped) >= OUTGROWN * trained
+        is_anew = not trained or self.is_outgrown()
         first = 0 if is_anew else self._coded_rows()
         vectors.require_sums_from(self.vector_rows(every), first, len(every))
         if is_anew:
             return self._stage_anew(trained)
-        centers, name = self._centers(trained), f"{CODES}{trained}"
-        old = read(self.folder / name, self._extent(name))
-        fresh = codes.encode(centers, mapped[first:])
-        return StagedCodes(codes.coded(centers, old + fresh, self._few), self._append({name: fresh}))
+        before, name = self._codes(), f"{CODES}{trained}"
+        assert before is not None
+        fresh = codes.encode(before.centers, mapped[first:])
+        whole = codes.extended(before, fresh)
+        if whole is None:
+            old = read(self.folder / name, self._extent(name))
+            whole = codes.coded(before.centers, old + fresh, self._few)
+        return StagedCodes(whole, self._append({name: fresh}))
 
     def _stage_anew(self, outgrown: int) -> StagedCodes:
         mapped = self._vectors

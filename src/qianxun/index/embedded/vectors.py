@@ -82,7 +82,7 @@ def nearest(table: VectorRows, vector: Vector, limit: int, allowed: Mask, exact:
     coded = table.coded
     first_uncoded = coded.rows if coded else 0
     uncoded = np.flatnonzero(allowed[first_uncoded:]) + first_uncoded
-    if coded is not None and passing > max(coded.few, limit, exact):
+    if coded is not None and not coded.is_exact_for(passing, max(limit, exact)):
         chosen = coded.proposed(vector, limit, allowed[:first_uncoded], passing - len(uncoded))
     else:
         chosen = np.flatnonzero(allowed[:first_uncoded])
