@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from qianxun.core.graph_types import Community, Entity, GraphContext, Relation
@@ -100,12 +101,18 @@ def fitted(context: GraphContext, budget: int) -> GraphContext:
 
 
 def _entity_cost(entity: Entity) -> int:
-    return tokens(entity.name) + tokens(entity.type) + _SIGNS
+    return _of_name(entity.name) + _of_name(entity.type) + _SIGNS
 
 
 def _relation_cost(relation: Relation, names: Mapping[str, str]) -> int:
-    ends = tokens(names.get(relation.source, "")) + tokens(names.get(relation.target, ""))
-    return ends + tokens(relation.type) + _SIGNS
+    ends = _of_name(names.get(relation.source, "")) + _of_name(names.get(relation.target, ""))
+    return ends + _of_name(relation.type) + _SIGNS
+
+
+@lru_cache(maxsize=4_096)
+def _of_name(name: str) -> int:
+    """Cached: an entity has many relations, and their types are few."""
+    return tokens(name)
 
 
 def _community_cost(community: Community) -> int:

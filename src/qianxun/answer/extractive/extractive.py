@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Final
 
@@ -207,8 +208,14 @@ def _repeats(scored: ScoredLine, chosen: ScoredLine) -> bool:
     """Returns True if a line has nothing new. Rows of a table are alike, and differ in their values."""
     if scored.line.is_row or chosen.line.is_row:
         return scored.line.text == chosen.line.text
-    own = {gram for gram in grams(scored.line.text) if len(gram) > 1}
-    return len(own & frozenset(grams(chosen.line.text))) >= _REPEATS * len(own)
+    own = frozenset(gram for gram in _grams(scored.line.text) if len(gram) > 1)
+    return len(own & _grams(chosen.line.text)) >= _REPEATS * len(own)
+
+
+@lru_cache(maxsize=512)
+def _grams(text: str) -> frozenset[str]:
+    """Cached: a line is compared with every one that is chosen before it."""
+    return frozenset(grams(text))
 
 
 def _subject(scored: ScoredLine) -> str:
