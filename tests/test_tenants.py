@@ -369,6 +369,8 @@ OPEN_TO_ALL = {
     "engine/governance/deletion.py",  # what is left of a tenant's documents, bases and users
     "engine/governance/quotas.py",  # quotas, by tenant; all of them for an operator
     "engine/governance/receipts.py",  # receipts, by tenant
+    "engine/governance/webhooks.py",  # webhooks, by tenant
+    "jobs/webhooks.py",  # what is on its way to those of all tenants
 }
 
 

@@ -20,6 +20,7 @@ from qianxun.engine.governance.quotas import quotas_of_all
 from qianxun.engine.storage import folder_bytes, index_folder
 from qianxun.records import Records, keys, listing
 from qianxun.records.database.disk_errors import is_disk_full
+from qianxun.records.governance import webhooks
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +137,15 @@ async def storage_use(engine: Engine) -> StorageUse | None:
         return await asyncio.to_thread(measured)
     except (QianxunError, SQLAlchemyError) as error:
         log.warning("what is stored could not be counted: %s", type(error).__name__)
+        return None
+
+
+async def webhook_deliveries(engine: Engine) -> dict[str, int] | None:
+    """Events on their way to webhooks by status, of all tenants; None if the records cannot be read."""
+    try:
+        return await engine.records.read(webhooks.counts)
+    except (QianxunError, SQLAlchemyError) as error:
+        log.warning("the number of undelivered events is unknown: %s", type(error).__name__)
         return None
 
 

@@ -39,6 +39,7 @@ from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.background import run_indexer
 from qianxun.jobs.operations import Operations
+from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
 from qianxun.retrieve.recall_cache import Lifetimes
@@ -144,6 +145,8 @@ class TenantWork(Protocol):
     async def drain(self, knowledge_base: int) -> Drained: ...
     async def events(self, knowledge_base: int) -> RAGIndexEventHandler: ...
     async def base(self, knowledge_base: int) -> OpenBase: ...
+    @property
+    def registered(self) -> Registry: ...
 
 
 @asynccontextmanager
@@ -190,6 +193,14 @@ async def run_background(
             tasks.create_task(follow_writes(records, lambda tenant, base: of(tenant).base(base)))
         if source.url:
             tasks.create_task(_take_events(of, source))
+        tasks.create_task(_deliver_webhooks(of(LOCAL_TENANT)))
+
+
+async def _deliver_webhooks(engine: TenantWork) -> None:
+    from qianxun.jobs.webhooks import run_webhooks
+
+    registered = engine.registered
+    await run_webhooks(registered.records, registered.sealing, registered.policy)
 
 
 async def _read_uploads(of: Callable[[str], TenantWork], inbox: Inbox, work: asyncio.Event) -> None:

@@ -29,7 +29,7 @@ from qianxun.records import checksums, pairs, rows, tables
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, replace_chunks, write_chunks
 from qianxun.records.database.counters import CounterName, allocate
 from qianxun.records.database.statements import in_slices, insert_rows, select_in
-from qianxun.records.governance import access, audit, corrections, document_corrections, quotas, validity
+from qianxun.records.governance import access, audit, corrections, document_corrections, quotas, validity, webhooks
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
 from qianxun.records.schema import (
@@ -480,6 +480,15 @@ def fail(
             **counted,
         )
     )
+    if retry_at is None:
+        _tell_failed(tx, document_key, generation, reason)
+
+
+def _tell_failed(tx: Connection, document_key: int, generation: int, reason: str) -> None:
+    own = select(DocumentRow.knowledge_base_id, DocumentRow.doc_id).where(DocumentRow.key == document_key)
+    if (row := tx.execute(own.where(DocumentRow.generation == generation)).first()) is not None:
+        failed = {"doc_id": row.doc_id, "generation": generation, "reason": storable(reason)}
+        webhooks.enqueue(tx, row.knowledge_base_id, "document.failed", [failed])
 
 
 def note_unreadable(tx: Connection, knowledge_base: int, submission: Submission, reason: str) -> None:
@@ -572,6 +581,7 @@ def remove(
     corrections.set_aside(tx, knowledge_base, doc_id, "文档已被删除；它回来时再按原文核对")
     append(tx, knowledge_base, [(head.key, at, "deleted")])
     audit.append(tx, "", "document.delete", doc_id, knowledge_base=knowledge_base)
+    webhooks.enqueue(tx, knowledge_base, "document.deleted", [{"doc_id": doc_id}])
     return True
 
 

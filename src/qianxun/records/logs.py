@@ -20,6 +20,7 @@ from qianxun.core.unicode import is_storable, storable
 from qianxun.records.bases import is_key, require, tenants
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import insert_rows
+from qianxun.records.governance import webhooks
 from qianxun.records.schema import Counter, RetrievalLogRow
 
 SHORT_LIMITS = {"trace_id": 64, "mode": 16, "tier": 16}
@@ -45,7 +46,18 @@ def append(tx: Connection, entries: Sequence[LogEntry]) -> int:
     insert_rows(
         tx, RetrievalLogRow, COLUMNS, [_row(number, entry, now) for number, entry in zip(numbers, stored, strict=True)]
     )
+    _tell_zero_results(tx, list(zip(numbers, stored, strict=True)))
     return len(stored)
+
+
+def _tell_zero_results(tx: Connection, numbered: Sequence[tuple[int, LogEntry]]) -> None:
+    found: dict[int, list[dict[str, Any]]] = {}
+    for number, entry in numbered:
+        if entry.zero:
+            data = {"log_id": number, "trace_id": entry.trace_id, "query": entry.query, "mode": entry.mode}
+            found.setdefault(entry.knowledge_base_id, []).append(data)
+    for knowledge_base, happened in found.items():
+        webhooks.enqueue(tx, knowledge_base, "search.zero_results", happened)
 
 
 def get(tx: Connection, log_id: int, *, tenant: str, principal: Principal | None = None) -> LogEntry:
@@ -159,7 +171,10 @@ def rate(
     }
     own = (RetrievalLogRow.id == log_id) & (RetrievalLogRow.tenant == tenant)
     tx.execute(update(RetrievalLogRow).where(own).values(**values))
-    return get(tx, log_id, tenant=tenant)
+    rated = get(tx, log_id, tenant=tenant)
+    data = {"log_id": log_id, "query": rated.query, "rating": feedback.rating, "comment": _shown(feedback.comment)}
+    webhooks.enqueue(tx, rated.knowledge_base_id, "search.feedback", [{**data, "chunk_ids": list(feedback.chunk_ids)}])
+    return rated
 
 
 def check_feedback(feedback: Feedback) -> None:

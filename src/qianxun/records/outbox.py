@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from qianxun.records.database.clock import database_time
 from qianxun.records.database.counters import allocate, last
 from qianxun.records.database.statements import delete_in, insert_rows, select_in
+from qianxun.records.governance import webhooks
 from qianxun.records.schema import DocumentRow, EventRow, KnowledgeBaseRow, OutboxClaimRow, OutboxRow
 
 ROW = ("sequence", "knowledge_base_id", "document_key", "generation", "kind", "created_at")
@@ -106,6 +107,7 @@ def last_sequence(tx: Connection) -> int:
 def acknowledge(tx: Connection, knowledge_base: int, sequences: Sequence[int]) -> None:
     """Deletes these rows, which are durably in the index. Earlier ones may be left: they are still being prepared."""
     last = max(sequences)
+    webhooks.enqueue(tx, knowledge_base, "document.indexed", _indexed(tx, sequences))
     tx.execute(
         update(KnowledgeBaseRow)
         .where(KnowledgeBaseRow.id == knowledge_base, KnowledgeBaseRow.indexed_sequence < last)
@@ -116,6 +118,15 @@ def acknowledge(tx: Connection, knowledge_base: int, sequences: Sequence[int]) -
         tx.execute(delete(OutboxRow).where(upto))
     else:
         delete_in(tx, OutboxRow, OutboxRow.sequence, sequences)
+
+
+def _indexed(tx: Connection, sequences: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """The documents that these rows have made searchable; read if somebody wants to know."""
+    served = (DocumentRow.key == OutboxRow.document_key) & (DocumentRow.served == OutboxRow.generation)
+    query = select(DocumentRow.doc_id, DocumentRow.served).join(DocumentRow, served)
+    changed = query.select_from(OutboxRow).where(OutboxRow.kind != "deleted")
+    for row in select_in(tx, changed, OutboxRow.sequence, sequences):
+        yield {"doc_id": row.doc_id, "generation": row.served}
 
 
 # ── what the process that accepted it is preparing, where several work on one database ───────────

@@ -24,6 +24,7 @@ from qianxun.doors.cli.commands.governance.audit import app as audit
 from qianxun.doors.cli.commands.governance.quotas import app as quotas
 from qianxun.doors.cli.commands.governance.receipts import app as receipts
 from qianxun.doors.cli.commands.governance.receipts import purge
+from qianxun.doors.cli.commands.governance.webhooks import app as webhooks
 from qianxun.doors.cli.commands.graph import app as graph
 from qianxun.doors.cli.commands.keys import app as keys
 from qianxun.doors.cli.commands.layered import tables, texts
@@ -145,3 +146,4 @@ app.add_typer(keys, name="keys")
 app.add_typer(audit, name="audit")
 app.add_typer(receipts, name="receipts")
 app.add_typer(quotas, name="quotas")
+app.add_typer(webhooks, name="webhooks")

@@ -12,11 +12,13 @@ from qianxun.core.codec.wire import SHAPES
 from qianxun.core.governance.audit import AuditEntry, AuditVerdict
 from qianxun.core.governance.quotas import QuotaUse
 from qianxun.core.governance.receipts import Receipt, read_receipt
+from qianxun.core.governance.webhooks import Webhook
 from qianxun.doors.client.connection import Request
 from qianxun.doors.client.payloads import segment
 from qianxun.doors.client.registered import Ask
 
 BASES: Final = "v1/knowledge-bases"
+HOOKS: Final = "v1/webhooks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,10 @@ class ServiceGovernance:
     @property
     def quotas(self) -> ServiceQuotas:
         return ServiceQuotas(self.ask)
+
+    @property
+    def webhooks(self) -> ServiceWebhooks:
+        return ServiceWebhooks(self.ask)
 
     @property
     def receipts(self) -> ServiceReceipts:
@@ -105,3 +111,27 @@ class ServiceQuotas:
 
     async def get(self) -> QuotaUse:
         return await self.ask(Request("GET", "v1/quota"), lambda data: read(QuotaUse, data, SHAPES))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceWebhooks:
+    """Addresses that are told of events."""
+
+    ask: Ask
+
+    async def add(self, url: str, events: Sequence[str], *, knowledge_base: int = 0) -> tuple[Webhook, str]:
+        body = {"url": url, "events": list(events), "knowledge_base_id": knowledge_base}
+        return await self.ask(Request("POST", HOOKS, body), lambda data: (_webhook(data), str(data["secret"])))
+
+    async def list(self) -> list[Webhook]:
+        return await self.ask(Request("GET", HOOKS), lambda data: [_webhook(one) for one in data["list"]])
+
+    async def remove(self, webhook: int) -> None:
+        await self.ask(Request("DELETE", f"{HOOKS}/{webhook}"), lambda _: None)
+
+    async def test(self, webhook: int) -> str:
+        return await self.ask(Request("POST", f"{HOOKS}/{webhook}/test", {}), lambda data: str(data["reason"]))
+
+
+def _webhook(data: Any) -> Webhook:
+    return read(Webhook, data, SHAPES)

@@ -38,7 +38,7 @@ from qianxun.doors.http.native import (
     query,
     retrieval,
 )
-from qianxun.doors.http.native.governance import audit, quotas, receipts
+from qianxun.doors.http.native.governance import audit, quotas, receipts, webhooks
 from qianxun.doors.http.openai import chat, embeddings, files, vector_stores
 from qianxun.doors.http.openai import models as openai_models
 from qianxun.doors.http.openai import responses as openai_responses
@@ -60,7 +60,7 @@ CORS_HEADERS: Final = ("Authorization", "Content-Type", "X-API-Key", "Accept-Lan
 ROUTES: Final = (
     retrieval, layered, query, dify, rerank, vector_stores, chat, embeddings, health, bases, documents,
     explain, events, logs, evaluation_sets, operations, models,
-    openai_models, openai_responses, files, mcp, api_docs, metrics, landing, audit, receipts, quotas,
+    openai_models, openai_responses, files, mcp, api_docs, metrics, landing, audit, receipts, quotas, webhooks,
     console,
 )  # fmt: skip
 

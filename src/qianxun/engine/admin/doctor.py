@@ -35,6 +35,9 @@ from qianxun.records import bases, listing, outbox
 from qianxun.records.database.acknowledged import Loss, losses, missing
 from qianxun.records.database.open import connect
 from qianxun.records.database.ownership import identity
+from qianxun.records.database.postgres import schema_of
+from qianxun.records.governance import webhooks
+from qianxun.records.schema import DeliveryRow
 from qianxun.text.chinese import Analyser
 
 IndexState: TypeAlias = Literal["ready", "missing", "unfinished", "unusable", "away", "other_model", "other_records"]
@@ -88,16 +91,18 @@ class Health:
     losses: tuple[Loss, ...]  # acknowledged writes that are missing, now or when the folder was opened
     extras: tuple[Extra, ...]
     bases: tuple[BaseHealth, ...]
+    given_up: int = 0  # events that could not be delivered to webhooks
 
 
 def examine(settings: Settings) -> Health:
     folder = settings.folder
     trouble = ""
     found: tuple[BaseHealth, ...] = ()
+    given_up = 0
     lost = losses(acknowledged_file(settings))
     if has_records(settings):
         try:
-            found, loss = _bases(settings)
+            found, loss, given_up = _bases(settings)
             lost += [loss] if loss is not None else []
         except (QianxunError, SQLAlchemyError, OSError) as error:
             trouble = "　".join(disk_problem(error) or ()) or str(error).splitlines()[0]
@@ -114,6 +119,7 @@ def examine(settings: Settings) -> Health:
         losses=tuple(lost),
         extras=tuple(Extra(name, _installed(modules), *gives) for name, modules, *gives in EXTRAS),
         bases=found,
+        given_up=given_up,
     )
 
 
@@ -121,12 +127,14 @@ def _installed(modules: tuple[str, ...]) -> bool:
     return all(find_spec(module) is not None for module in modules)
 
 
-def _bases(settings: Settings) -> tuple[tuple[BaseHealth, ...], Loss | None]:
+def _bases(settings: Settings) -> tuple[tuple[BaseHealth, ...], Loss | None, int]:
     engine = connect(database_url(settings), reach(settings))
     try:
         with engine.begin() as tx:
             loss = missing(tx, acknowledged_file(settings))
-            return tuple(_base(tx, base, settings) for base in bases.of_all_tenants(tx)), loss
+            found = tuple(_base(tx, base, settings) for base in bases.of_all_tenants(tx))
+            has_webhooks = tx.dialect.has_table(tx, DeliveryRow.__tablename__, schema=schema_of(tx))
+            return found, loss, webhooks.counts(tx)["failed"] if has_webhooks else 0  # a database that is not migrated
     finally:
         engine.dispose()
 

@@ -10,6 +10,7 @@ from qianxun.engine.governance.corrections import Corrections
 from qianxun.engine.governance.host import Host
 from qianxun.engine.governance.quotas import Quotas
 from qianxun.engine.governance.receipts import Receipts
+from qianxun.engine.governance.webhooks import Webhooks
 from qianxun.records.tenancy import BaseRecords, read_only
 
 
@@ -48,3 +49,8 @@ class Governance:
         """Who may see which documents."""
         host = self.engine
         return Access(lambda base: BaseRecords(host.records, base, host.tenant, host.principal))
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """Addresses that are told of events."""
+        return Webhooks(self.engine)

@@ -20,7 +20,7 @@ from qianxun.models.remote.breaker import Breaker, Outage, Paused, TryAgain
 from qianxun.models.remote.endpoints import Endpoint
 from qianxun.models.remote.pinned_transport import POLL_SECONDS, Deadline, PinnedTransport, Resolve, system_addresses
 from qianxun.models.remote.redaction import without_key
-from qianxun.models.remote.url_policy import ServiceUrl, check_url
+from qianxun.models.remote.url_policy import ServiceUrl, UrlPolicy, check_url
 
 USER_AGENT = "qianxun"
 ERROR_BYTES = 1 << 13  # of an error reply that are shown
@@ -251,6 +251,32 @@ class RemoteModel:
 
     def close(self) -> None:
         self._service.close()
+
+
+def post_signed(url: str, policy: UrlPolicy, headers: Mapping[str, str], body: bytes, seconds: float) -> int:
+    """Posts to an address that a user registered, once, under the same rules as a model's. Returns the status; what the
+    reply says is not read. Raises BadInput for an address that is not allowed, ModelUnavailable for one that fails."""
+    place = check_url(url, policy)
+    deadline = Deadline(time.monotonic() + seconds, never)
+    limits = {"connect": deadline, "write": deadline, "read": deadline, "pool": seconds}
+    target = place.path or "/"
+    address = httpcore.URL(
+        scheme=place.scheme,
+        host=place.host,
+        port=place.port,
+        target=f"{target}?{place.query}" if place.query else target,
+    )
+    extensions = {"timeout": limits, "sni_hostname": place.host.removesuffix(".")}
+    sent = _headers(place, "")
+    sent.update(headers)
+    try:
+        with (
+            closing(_open_pool(place, PinnedTransport(policy, system_addresses))) as pool,
+            pool.stream("POST", address, headers=sent, content=body, extensions=extensions) as response,
+        ):
+            return int(response.status)
+    except _FAILURES as error:
+        raise ModelUnavailable(_failure(error), hint="检查地址与对方的服务") from error
 
 
 def _headers(url: ServiceUrl, api_key: str) -> dict[str | bytes, str | bytes]:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, delete, func, select, update
 
 from qianxun.records import bases, documents
 from qianxun.records.database.statements import delete_in, in_slices, select_in
-from qianxun.records.governance import audit
+from qianxun.records.governance import audit, webhooks
 from qianxun.records.schema import (
     Base,
     ChunkRow,
@@ -143,6 +143,7 @@ def purge_names(tx: Connection, knowledge_base: int, tenant: str, doc_ids: Colle
         changed[table.name] = sum(
             tx.execute(delete(table).where(own, table.c.doc_id.in_(part))).rowcount for part in in_slices(sorted(gone))
         )
+    changed["webhook_deliveries"] = webhooks.forget_failed(tx, tenant)
     changed["documents"] = documents.forget_ids(tx, knowledge_base, gone)
     changed["audit_log"] = audit.erase(tx, audit.naming(tx, tenant, gone, knowledge_base=knowledge_base))
     bases.note_learnt(tx, knowledge_base)
@@ -269,6 +270,7 @@ def forget_user(tx: Connection, tenant: str, user_id: str) -> dict[str, int]:
     models = (UserModelRow.tenant == tenant) & (UserModelRow.user_id == user_id)
     changed["user_models"] = tx.execute(delete(UserModelRow).where(models)).rowcount
     changed["knowledge_bases"] = _disown(tx, tenant, user_id)
+    changed["webhook_deliveries"] = webhooks.forget_failed(tx, tenant)
     changed["audit_log"] = audit.erase(tx, audit.naming(tx, tenant, [user_id, *questions]))
     return {name: count for name, count in changed.items() if count}
 
@@ -288,9 +290,10 @@ def left_of_user(tx: Connection, tenant: str, user_id: str) -> dict[str, int]:
 
 def _searches_for(tx: Connection, tenant: str, user_id: str) -> tuple[list[int], set[str]]:
     """The searches whose parameters name the user, as a filter or a principal; and what was asked."""
-    own = select(RetrievalLogRow.id, RetrievalLogRow.query, RetrievalLogRow.retrieval_params)
-    query = own.where(RetrievalLogRow.tenant == tenant).order_by(RetrievalLogRow.id)
-    found = [row for row in tx.execute(query) if names(row.retrieval_params, user_id)]
+    columns = (RetrievalLogRow.id, RetrievalLogRow.query, RetrievalLogRow.retrieval_params, RetrievalLogRow.principal)
+    query = select(*columns).where(RetrievalLogRow.tenant == tenant).order_by(RetrievalLogRow.id)
+    of_user = (user_id, f"user:{user_id}")
+    found = [row for row in tx.execute(query) if names(row.retrieval_params, user_id) or row.principal in of_user]
     return [row.id for row in found], {row.query for row in found}
 
 

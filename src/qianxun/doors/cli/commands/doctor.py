@@ -157,6 +157,15 @@ def _show_folder(console: Console, health: dict[str, Any]) -> None:
     elif health["exists"]:
         console.print("  " + tr("只有本用户读得到", "readable by this user only"))
     _show_trouble(console, health["trouble"])
+    if given_up := health["given_up"]:
+        see = "qianxun webhooks list"
+        _show_trouble(
+            console,
+            tr(
+                f"{given_up} 个事件没能送到通知地址，已放弃，原因见 {see}",
+                f"{given_up} events could not be delivered to webhooks; for the reasons: {see}",
+            ),
+        )
     for loss in health["losses"]:
         when, where = loss["acknowledged_at"], f"{health['folder']}/acknowledged.lost"
         _show_trouble(

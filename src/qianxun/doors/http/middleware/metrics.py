@@ -24,7 +24,7 @@ from qianxun.core.plugins import names as plugin_names
 from qianxun.core.types import Degraded
 from qianxun.doors.http.context import Service, service_of
 from qianxun.doors.http.openapi import error_responses
-from qianxun.engine.operations import StorageUse, pending_writes, quota_uses, storage_use
+from qianxun.engine.operations import StorageUse, pending_writes, quota_uses, storage_use, webhook_deliveries
 
 OTHER: Final = "other"  # the label of what is not in a closed set
 TOTAL: Final = "total"
@@ -117,6 +117,8 @@ class Metrics:
         about = "The quota of the tenant that reads this; without keys, of all that have one"
         self._quota = Gauge("rag_quota_limit", about, ("tenant", "kind"), **own)
         self._quota_used = Gauge("rag_quota_used", "What is used of it", ("tenant", "kind"), **own)
+        about = "Events that wait to be told to webhooks, and that were given up, of all tenants"
+        self._webhooks = _children(Gauge("rag_webhook_deliveries", about, ("status",), **own), ("pending", "failed"))
         self._quota_refusals = Counter("rag_quota_refusals", "Searches that were refused for a quota", **own)
         self._recalls = Gauge("rag_recalls_in_flight", "Searches over HTTP that are under way", **own)
         self._recalls_waiting = Gauge("rag_recalls_waiting", "Searches that wait for their turn", **own)
@@ -183,6 +185,9 @@ class Metrics:
         pending = await pending_writes(service.engine)
         self._queue.set(math.nan if pending is None else pending)  # the rest is needed most when the database is down
         await self._measure(service)
+        deliveries = await webhook_deliveries(service.engine)
+        for status, gauge in self._webhooks.items():
+            gauge.set(math.nan if deliveries is None else deliveries[status])
         self._answers.in_flight.set(service.answers.running)
         self._answers.waiting.set(service.answers.waiting)
         self._recalls.set(service.recalls.running)
