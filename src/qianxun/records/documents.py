@@ -481,10 +481,10 @@ def fail(
         )
     )
     if retry_at is None:
-        _tell_failed(tx, document_key, generation, reason)
+        _notify_failed(tx, document_key, generation, reason)
 
 
-def _tell_failed(tx: Connection, document_key: int, generation: int, reason: str) -> None:
+def _notify_failed(tx: Connection, document_key: int, generation: int, reason: str) -> None:
     own = select(DocumentRow.knowledge_base_id, DocumentRow.doc_id).where(DocumentRow.key == document_key)
     if (row := tx.execute(own.where(DocumentRow.generation == generation)).first()) is not None:
         failed = {"doc_id": row.doc_id, "generation": generation, "reason": storable(reason)}

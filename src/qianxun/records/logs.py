@@ -46,11 +46,11 @@ def append(tx: Connection, entries: Sequence[LogEntry]) -> int:
     insert_rows(
         tx, RetrievalLogRow, COLUMNS, [_row(number, entry, now) for number, entry in zip(numbers, stored, strict=True)]
     )
-    _tell_zero_results(tx, list(zip(numbers, stored, strict=True)))
+    _notify_zero_results(tx, list(zip(numbers, stored, strict=True)))
     return len(stored)
 
 
-def _tell_zero_results(tx: Connection, numbered: Sequence[tuple[int, LogEntry]]) -> None:
+def _notify_zero_results(tx: Connection, numbered: Sequence[tuple[int, LogEntry]]) -> None:
     found: dict[int, list[dict[str, Any]]] = {}
     for number, entry in numbered:
         if entry.zero:
