@@ -18,11 +18,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks import contradictions
 from benchmarks.answers import mutated
 from benchmarks.domains import IS_TUNED, NAMES, Case, Domain, domain
+from benchmarks.kept_searches import KeptSearches, digest
 from qianxun.answer.assemble import assemble
 from qianxun.answer.verify.citations import CitationReader, Sentence
 from qianxun.answer.verify.grounding import Evidence, is_in
@@ -101,18 +103,18 @@ def _bare(text: str) -> str:
 # ── asking ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def outcomes(asked: Domain, cache: Path) -> list[Outcome]:
+async def outcomes(asked: Domain, cache: Path, kept: KeptSearches) -> list[Outcome]:
     models = {"QIANXUN_VECTORIZATION_MODEL_FOLDERS": str(MODELS)}
     folder = cache / "files" / asked.name if asked.folder is None else cache / "index"
     settings = load_settings(arguments={"data": str(folder)}, environment=models)
     if asked.folder is None:
         async with Engine.open(settings=settings, background=False) as engine:
-            return await _all(engine, await _filled(engine, asked), asked)
+            return await _all(engine, await _filled(engine, asked), asked, kept)
     dataset = load_set(asked.folder)
     model = embedding_model(settings)
     async with Engine.open(settings=evaluation_settings(settings, dataset, model), background=False) as engine:
         base, _, _ = await ready_base(engine, dataset, model, lambda count: None)
-        return await _all(engine, base.id, asked)
+        return await _all(engine, base.id, asked, kept)
 
 
 async def _filled(engine: Engine, asked: Domain) -> int:
@@ -124,7 +126,8 @@ async def _filled(engine: Engine, asked: Domain) -> int:
     return base.id
 
 
-async def _all(engine: Engine, base: int, asked: Domain) -> list[Outcome]:
+async def _all(engine: Engine, base: int, asked: Domain, kept: KeptSearches) -> list[Outcome]:
+    kept.over(engine)
     found = []
     for case in asked.cases:
         where = Not(In("doc_id", tuple(sorted(case.hidden)))) if case.hidden else EVERYTHING
@@ -133,9 +136,11 @@ async def _all(engine: Engine, base: int, asked: Domain) -> list[Outcome]:
         passages: tuple[Passage, ...] = ()
         if case.reference:
             only = In("doc_id", case.gold) if case.gold else EVERYTHING
-            recall = await engine.retrieve(base, case.text, top_k=PASSAGES, where=only)
+            search = partial(engine.retrieve, base, case.text, top_k=PASSAGES, where=only)
+            recall = await kept.once(("retrieve", case.text, digest(only)), search)
             passages = assemble(recall.found).passages
         found.append(Outcome(case, answer, passages))
+    kept.save()
     return found
 
 
@@ -249,13 +254,14 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=100, help="questions of each making of a public set")
     parser.add_argument("--count", type=int, default=200, help="contradictions of each public set")
     parser.add_argument("--data", type=Path, default=Path(".bench-cache/domains"), help="where indexes are kept")
+    parser.add_argument("--searches", type=Path, help="a folder in which what searches found is kept for the next run")
     parser.add_argument("--kinds", action="store_true")
     parser.add_argument("--show", action="store_true")
     chosen = parser.parse_args()
     print(HEAD, flush=True)
     for name in chosen.domains or NAMES:
         asked = domain(name, chosen.limit, chosen.data)
-        found = asyncio.run(outcomes(asked, chosen.data))
+        found = asyncio.run(outcomes(asked, chosen.data, KeptSearches.of(chosen.searches, name)))
         print(row(asked, found, chosen.count), flush=True)
         for line in (*(by_kind(found) if chosen.kinds else ()), *(failures(found) if chosen.show else ())):
             print(line, flush=True)

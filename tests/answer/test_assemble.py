@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.answer.assemble import assemble, passage
+from qianxun.answer.assemble import assemble, is_beside, passage
 from qianxun.answer.prompt import answer_messages
 from qianxun.core.answer_types import AnswerContext, Passage
 from qianxun.core.errors import BadInput
@@ -162,3 +164,38 @@ def test_budgets_hold_and_every_passage_stands_in_its_document(
 
 def test_a_result_as_a_passage() -> None:
     assert passage(found(0, 8), 4).number == 4
+
+
+# ── what stands around a passage ─────────────────────────────────────────────────────────────────
+
+
+def test_what_stands_around_a_passage_is_read_with_it() -> None:
+    hit = found(8, 19)
+    before, after = found(0, 8).chunk, found(19, 27).chunk
+    (whole,) = assemble([hit], beside=[before, after]).passages
+    assert (whole.text, whole.start, whole.end) == (CONTENT[:27], 0, 27)
+    assert whole.chunk_id == hit.chunk.chunk_id
+
+
+def test_neighbours_come_only_as_far_as_there_is_room_and_never_twice() -> None:
+    hit, after = found(8, 19), found(19, 27)
+    alone = assemble([hit])
+    assert assemble([hit], beside=[after.chunk], budget=alone.tokens + 2) == alone  # not one sentence more fits
+    assert [one.text for one in assemble([hit, after], beside=[after.chunk]).passages] == [
+        CONTENT[8:19],
+        CONTENT[19:27],
+    ]
+    overlapping = found(15, 27).chunk
+    assert [one.text for one in assemble([hit], beside=[overlapping]).passages] == [CONTENT[8:27]]
+    assert [one.text for one in assemble([hit], beside=[found(27, 36).chunk]).passages] == [CONTENT[8:19]]  # a gap
+
+
+def test_neighbours_are_of_the_same_section() -> None:
+    one, other = found(0, 8).chunk, replace(found(8, 19).chunk, index=1)
+    assert is_beside(one, other)
+    assert not is_beside(one, replace(other, generation=2))
+    assert not is_beside(one, replace(other, kind="table"))
+    assert not is_beside(one, replace(other, headings=("第二章",)))
+    article = replace(one, headings=("第一章", "第一条"))
+    assert is_beside(article, replace(other, headings=("第一章", "第二条")))
+    assert not is_beside(replace(article, text="长" * 300), replace(other, headings=("第一章", "第二条")))

@@ -130,3 +130,21 @@ def test_what_cells_answer_of_several_questions_is_given_with_the_rest() -> None
     assert "28日" in found.answer
     assert {source.doc_name for source in found.sources} == {"价目.csv", "花店守则.md"}
     assert [source.number for source in found.sources] == [1, 2]
+
+
+def test_what_fits_barely_is_doubted_where_it_means_something_else() -> None:
+    """The words are there, and what is asked for is not: who approved of it."""
+    church = [passage("由于教堂简朴的设计，所以该教堂代表了早期的样式。", score=0.4)]
+    question = "教堂样式的设计由谁审批"
+    by_words = AnswerGenerator().consider(question, church)[0]
+    assert by_words.is_enough
+    assert by_words.fit < 0.84
+    unlike = AnswerGenerator(likeness=lambda _, texts: [0.3] * len(texts)).generate(question, church)
+    alike = AnswerGenerator(likeness=lambda _, texts: [0.9] * len(texts)).generate(question, church)
+    assert unlike.form == "declined"
+    assert alike.form == "extractive"
+
+
+def test_among_the_lines_of_a_passage_the_one_that_tells_something_else_than_its_topic_is_chosen() -> None:
+    tower = [passage("云岭大厦是一座办公楼。云岭大厦总建筑面积为十万平方米。建筑师为北方建筑事务所。", score=0.9)]
+    assert "北方建筑事务所" in AnswerGenerator().generate("云岭大厦的建筑师是谁", tower).answer

@@ -11,13 +11,15 @@ from qianxun.answer.dates import date_of
 from qianxun.core.answer_types import AnswerContext, Passage, StatedTie
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation, Span
-from qianxun.core.types import Found
+from qianxun.core.types import Chunk, Found
 from qianxun.text.chinese import SENTENCE_END
 from qianxun.text.tokens import context_tokens, fitted, tokens
 
 BUDGET: Final = 8000  # tokens: ten chunks of the usual size and a graph fit (cmrc2018, mix: 5,300 at the most)
 _GRAPH: Final = 0.25  # of the budget, at the most: an answer is cited from passages
 _HEAD: Final = 20  # tokens around a passage in a prompt: its number, marks and line ends
+_SHORT: Final = 200  # characters
+_GAP, _OVERLAP = 4, 400  # characters between neighbours, or in both of them
 _DATED: Final = 14  # tokens: （日期：2024年12月31日）
 Given: TypeAlias = "AnswerContext | Sequence[Found] | Sequence[Mapping[str, Any]] | Sequence[str] | Sequence[Passage]"
 
@@ -33,13 +35,14 @@ def assemble(
     graph: GraphContext = NO_CONTEXT,
     given: Sequence[Passage] = (),
     tie: RequestedRelation | None = None,
+    beside: Sequence[Chunk] = (),
 ) -> AnswerContext:
     """The passages that a generator may use, best first and numbered from 1, and the graph's context.
 
     ``given`` came with the question (a table, a picture) and stand first; ``tie`` is what it asks for. What a better
     passage has already is left out: the same text, and the sentences in which chunks of one document overlap.
     ``tokens`` never exceeds ``budget``: what is too large is cut after a whole sentence or line where it is the first,
-    else left out and counted.
+    else left out and counted. Of ``beside``, what stands around a passage is read with it, as far as there is room.
     """
     if budget < 0:
         raise BadInput("上下文预算不能为负", hint="budget 是词元数")
@@ -57,7 +60,55 @@ def assemble(
             continue
         taken.append(replace(fits, number=len(taken) + 1))
         left -= _cost(fits)
+    taken, left = _extended(taken, beside, left)
     return AnswerContext(tuple(taken), context, budget - left, left_out, _stated(tie, found) if tie else None)
+
+
+# ── what stands around a passage ─────────────────────────────────────────────────────────────────
+
+
+def is_beside(one: Chunk, other: Chunk) -> bool:
+    """Returns True if two chunks of prose follow on each other in one section; one of a few sentences alone (an article
+    of a law) goes with the sections beside it, below the same heading."""
+    is_near = one.doc_id == other.doc_id and one.generation == other.generation and abs(one.index - other.index) == 1
+    is_short = len(one.text) <= _SHORT and len(one.headings) > 1 and one.headings[:-1] == other.headings[:-1]
+    is_one = one.headings == other.headings or is_short
+    return is_near and is_one and one.kind == other.kind == "text" and not other.is_edited
+
+
+def _extended(taken: Sequence[Passage], beside: Sequence[Chunk], left: int) -> tuple[list[Passage], int]:
+    """The passages, each with its neighbours as far as these fit, and what is left of the budget."""
+    found = list(taken)
+    for at, one in enumerate(taken):
+        own = one
+        for other in beside:
+            is_free = not any(
+                kept.doc_id == other.doc_id and _overlaps(kept, other) for kept in found if kept is not own
+            )
+            longer = _joined(own, other) if is_free else None
+            if longer is not None and (more := _cost(longer) - _cost(own)) <= left:
+                found[at], own, left = longer, longer, left - more
+    return found, left
+
+
+def _overlaps(one: Passage, other: Chunk) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+def _joined(one: Passage, other: Chunk) -> Passage | None:
+    """A passage and the chunk right before or after it, their text as it stands in the document; None where these are
+    not neighbours. A chunk that repeats what the other ends in gives only the rest."""
+    lead = len(other.text) - (other.end - other.start)
+    if one.doc_id != other.doc_id or one.end <= one.start or lead < 0:
+        return None
+    if one.start < other.start and -_OVERLAP <= (gap := other.start - one.end) <= _GAP:
+        text = one.text + "\n" * max(gap, 0) + other.text[lead + max(-gap, 0) :]
+        return replace(one, text=text, end=other.end)
+    own_lead = len(one.text) - (one.end - one.start)
+    if other.start < one.start and own_lead == 0 and -_OVERLAP <= (gap := one.start - other.end) <= _GAP:
+        text = other.text[lead:] + "\n" * max(gap, 0) + one.text[max(-gap, 0) :]
+        return replace(one, text=text, start=other.start)
+    return None
 
 
 def _stated(tie: RequestedRelation, found: Sequence[Found]) -> StatedTie:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from qianxun.answer.assemble import passage
+from qianxun.answer.assemble import is_beside, passage
 from qianxun.answer.state import Answering, AnswerState, PartReply, Step, TableLack, TableReply
 from qianxun.answer.tables.answer import NEAREST
 from qianxun.bases.base import OpenBase, read
@@ -22,6 +22,7 @@ from qianxun.graph.modes import ModeRecall
 from qianxun.question.question import read as read_question
 from qianxun.records import chunks, tables
 
+EXTENDED: Final = 3  # of what was found best comes with what stands around it in its section
 REWORDED: Final = 0.9  # of the score of what the question itself did not find, or found worse
 MOST_PASSAGES: Final = 3  # a sum over a long table cites where its rows begin
 _TABLED: Final = ("mix",)  # modes that look in every way there is
@@ -34,10 +35,12 @@ async def retrieved(answering: Answering, state: AnswerState) -> tuple[AnswerSta
     table, failed = await table_reply(answering, state, state.wording) if is_first else (None, ())
     parts = await _part_replies(answering, state) if is_first and not isinstance(table, TableReply) else ()
     found = merged(state.found, recall.results, answering.options.top_k)
+    beside = await _neighbours(answering, found[:EXTENDED])
     details = {"query": state.wording, "mode": state.used_mode, "found": len(recall.results), "kept": len(found)}
     state = replace(
         state,
         found=found,
+        beside=beside,
         has_new={result.chunk.key for result in found} != {result.chunk.key for result in state.found},
         graph=recall.context if is_first else state.graph,
         tie=recall.tie if is_first else state.tie,
@@ -80,6 +83,18 @@ def merged(before: Sequence[Found], found: Sequence[Found], top_k: int) -> tuple
         if known is None or reworded.score > known.score:
             best[result.chunk.key] = reworded
     return tuple(sorted(best.values(), key=lambda result: (-result.score, result.chunk.key)))[:top_k]
+
+
+async def _neighbours(answering: Answering, found: Sequence[Found]) -> tuple[Chunk, ...]:
+    """The chunks right before and after these in their sections. Those of a document have consecutive keys."""
+    known = {result.chunk.key: result.chunk for result in found if not result.chunk.is_edited}
+    keys = sorted({key + step for key in known for step in (-1, 1)} - known.keys())
+    others = await read(answering.base, chunks.by_keys, keys) if keys else {}
+    return tuple(
+        other
+        for key, other in sorted(others.items())
+        if any(is_beside(known[near], other) for near in (key - 1, key + 1) if near in known)
+    )
 
 
 # ── exact answers of tables ──────────────────────────────────────────────────────────────────────

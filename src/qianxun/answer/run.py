@@ -181,6 +181,7 @@ async def still_there(answering: Answering, state: AnswerState) -> AnswerState:
     anew = replace(
         state,
         found=(),
+        beside=(),
         graph=NO_CONTEXT,
         tie=None,
         table=None,

@@ -101,6 +101,7 @@ class AnswerState:
     wording: str = ""  # what is searched for next; "": nothing more
     asked: tuple[str, ...] = ()  # what was searched for, in order
     found: tuple[Found, ...] = ()  # by all searches together, best first
+    beside: tuple[Chunk, ...] = ()  # what stands around the best of it, in their sections
     has_new: bool = False  # the last search found what none before it had
     graph: GraphContext = NO_CONTEXT
     tie: RequestedRelation | None = None  # that the question asks for
@@ -145,7 +146,8 @@ class AnswerState:
     @property
     def rests_on(self) -> frozenset[int]:
         """The keys of all chunks that it is made of."""
-        return self.shown | frozenset((*(result.chunk.key for result in self.found), *self._of_tables))
+        found = (*(result.chunk.key for result in self.found), *(chunk.key for chunk in self.beside))
+        return self.shown | frozenset((*found, *self._of_tables))
 
     @property
     def _of_tables(self) -> tuple[int, ...]:
@@ -232,7 +234,8 @@ def context_of(state: AnswerState, *, with_table: bool = False) -> AnswerContext
     """
     replies = (state.table, *(part.reply for part in state.part_tables)) if with_table else ()
     rows = [row for reply in replies if reply is not None for row in _offered(reply)]
-    return assemble(state.found, graph=state.graph, given=(*rows, *state.given), tie=state.tie)
+    given = (*rows, *state.given)
+    return assemble(state.found, graph=state.graph, given=given, tie=state.tie, beside=state.beside)
 
 
 def _offered(reply: TableReply) -> tuple[Passage, ...]:

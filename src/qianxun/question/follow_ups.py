@@ -123,7 +123,9 @@ def _instead(other: str, last: str, names: Names, analyser: Analyser) -> str:
     kinds = {name.type for name in names(other)}
     same = [name for name in known if name.type in kinds] or known
     start, end = (
-        (same[0].start, same[0].end) if same else _of_kind(other, last, analyser) or _as_long(other, last, analyser)
+        (same[0].start, same[0].end)
+        if same
+        else _of_kind(other, last, analyser) or _opposed(other, last) or _as_long(other, last, analyser)
     )
     return f"{last[:start]}{other}{last[end:]}"
 
@@ -139,6 +141,19 @@ def _of_kind(other: str, last: str, analyser: Analyser) -> tuple[int, int] | Non
             return before, at + len(word)
         before = at if is_term else -1
         at += len(word)
+    return None
+
+
+def _opposed(other: str, last: str) -> tuple[int, int] | None:
+    """The word that the other takes the place of: 在职 for 退休."""
+    own = other.removesuffix("的")
+    for group in entries("follow_up.instead").splitlines():
+        words = group.split()
+        if own in words:
+            found = [(last.find(word), word) for word in words if word != own and word in last]
+            if found:
+                at, word = min(found)
+                return at, at + len(word)
     return None
 
 

@@ -45,7 +45,7 @@ MOST_FIGURES: Final = 4
 ON_TOPIC: Final[dict[AnswerKind, float]] = {"explain": 0.55, "summary": 0.3}  # of the best line's topic
 ON_NAMED: Final = 0.6  # of that, where all lines are of the document that the question names
 REFERS_BACK: Final = re.compile(
-    "(?:因此|同时|此外|然而|但|而)?[，,]?(?:这|该|此(?!外)|上述|以上|其中|他|她|它|其(?!次|他))"
+    "(?:因此|同时|此外|然而|但|而)?[，,]?(?:这|该|此(?!外)|上述|以上|前[款项条]|其中|他|她|它|其(?!次|他))"
 )
 _CANDIDATES: Final = 80  # lines that are compared with each other
 _LONGEST: Final = 600  # characters of a line that is shown: more is not a sentence

@@ -161,10 +161,9 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
         fit = share * figure * when
         own = distinctive[line.passage.number]
         distinct = sum(own[word] * covers[word] for word in own) / (sum(own.values()) or 1.0)
-        choice = (1 - DISTINCTIVE) * fit + DISTINCTIVE * distinct * when * (
-            _figure(query, line, own) if own else figure
-        )
-        found.append(ScoredLine(line, fit, _is_own(query, line), is_timely, has_figure, choice if own else fit))
+        distinct *= when * (_figure(query, line, own) if own else figure)
+        choice = (1 - DISTINCTIVE) * fit + DISTINCTIVE * distinct if own else fit
+        found.append(ScoredLine(line, fit, _is_own(query, line), is_timely, has_figure, choice))
     return found
 
 

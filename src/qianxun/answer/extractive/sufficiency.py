@@ -35,7 +35,7 @@ AHEAD: Final = 0.6  # what a point of score beyond that is worth
 BARELY: Final = 0.72  # below this, every thing that a question for a fact names must be there
 PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
 LIKELY: Final = 0.4  # … of that, where the line also means nearly the same as the question
-RATHER_ALIKE, ALIKE_MEANING = 0.6, 0.75  # cosines of a question and a line
+BARELY_ALIKE, RATHER_ALIKE, ALIKE_MEANING = 0.5, 0.6, 0.75  # cosines of a question and a line
 # The chance that a question has its answer here, by how well the best line fits (as a share of what is enough) and by
 # how alike line and question are in meaning; fitted with one domain left out in turn (docs/quality.md).
 BY_FIT, BY_MEANING, OFFSET = 3.9, 2.9, -5.9
@@ -167,7 +167,8 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
     best = max(range(len(near)), key=lambda at: alike[at])
     if alike[best] >= ALIKE_MEANING:
         return near[best]
-    return near[0] if is_near and alike[0] >= RATHER_ALIKE else None
+    has_words = near[0].fit >= least
+    return near[0] if is_near and alike[0] >= (BARELY_ALIKE if has_words else RATHER_ALIKE) else None
 
 
 def _lacks_thing(evidence: ReadEvidence, fit: float) -> bool:

@@ -23,6 +23,7 @@ KNOWN: Final = (
     "wording",
     "asked",
     "found",
+    "beside",
     "has_new",
     "graph",
     "tie",
