@@ -83,7 +83,7 @@ def _extended(taken: Sequence[Passage], beside: Sequence[Chunk], left: int) -> t
         own = one
         for other in beside:
             is_free = not any(
-                kept.doc_id == other.doc_id and _overlaps(kept, other) for kept in found if kept is not own
+                another.doc_id == other.doc_id and _overlaps(another, other) for another in found if another is not own
             )
             longer = _joined(own, other) if is_free else None
             if longer is not None and (more := _cost(longer) - _cost(own)) <= left:
