@@ -25,7 +25,8 @@ from typing import Any, TypeVar
 
 from qianxun.core.types import Document, Eq
 from qianxun.engine.engine import Engine
-from qianxun.graph.build import current_graph, extract_missing_facts, graph_of, keep_graph
+from qianxun.graph.build import current_graph, extract_missing_facts, graph_of
+from qianxun.graph.stored_graph import keep_graph
 
 SET = Path("../shared/data/zh_scale_200k.jsonl.xz")
 QUESTION = "特斯拉在上海的工厂生产什么"

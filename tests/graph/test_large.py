@@ -4,6 +4,8 @@ process, and one that is damaged there is derived again."""
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +157,33 @@ def test_a_damaged_graph_is_derived_again(tmp_path: Path) -> None:
     async def story() -> None:
         async with Engine.open(tmp_path, background=False) as engine:
             assert await seen(engine, kb) == before
+
+    asyncio.run(story())
+
+
+def test_a_graph_of_other_records_with_the_same_numbers_is_not_used(tmp_path: Path) -> None:
+    """A backup is put back, and what is written then gets the keys and counts of what was written before."""
+
+    async def made(folder: Path, text: str) -> tuple[int, dict[str, Any]]:
+        async with Engine.open(folder, background=False) as engine:
+            kb = (await engine.create_knowledge_base("大图", model="none")).id
+            await engine.add_documents(kb, [doc("甲", text)])
+            await engine.admin.build_graph(kb)
+            return kb, await seen(engine, kb)
+
+    asyncio.run(made(tmp_path / "一", LIBRARY["甲"]))
+    kb, other = asyncio.run(made(tmp_path / "二", LIBRARY["丙"]))
+    meta = tmp_path / "二" / "graph" / str(kb) / "meta.json"
+    own = json.loads(meta.read_bytes())
+    shutil.rmtree(tmp_path / "二" / "graph")
+    shutil.copytree(tmp_path / "一" / "graph", tmp_path / "二" / "graph")
+    foreign = json.loads(meta.read_bytes())
+    assert foreign["about"]["state"] == own["about"]["state"]
+    meta.write_text(json.dumps({**foreign, "base": own["base"]}))
+
+    async def story() -> None:
+        async with Engine.open(tmp_path / "二", background=False) as engine:
+            assert await seen(engine, kb) == other
 
     asyncio.run(story())
 

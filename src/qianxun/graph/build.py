@@ -26,12 +26,12 @@ from qianxun.core.graph_types import ExtractionProgress, Facts, GraphBuilt
 from qianxun.core.ports import nothing
 from qianxun.core.system.gc_pause import paused_collection
 from qianxun.core.types import EVERYTHING, Everything, Filter, Keys, Population
+from qianxun.graph.stored_graph import keep_graph, restore_graph
 from qianxun.records import graph as facts
 from qianxun.records.graph import Read, Readable
 
 if TYPE_CHECKING:
     from qianxun.graph.network.knowledge_graph import KnowledgeGraph
-    from qianxun.graph.network.snapshot import SnapshotKey
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ async def current_graph(base: OpenBase, where: Filter = EVERYTHING) -> CurrentGr
     if base.view is not None or not isinstance(where, Everything):
         return CurrentGraph(await graph_of(base, where))
     base.graph.note_use()
-    await _restored(base)
+    await restore_graph(base)
     state = await asyncio.to_thread(graph_state, base)
     if state != base.graph.followed and not (base.graph.is_large and await asyncio.shield(_followed(base))):
         await asyncio.shield(_catch_up(base))
@@ -99,7 +99,7 @@ async def current_graph(base: OpenBase, where: Filter = EVERYTHING) -> CurrentGr
 
 
 async def _update(base: OpenBase) -> None:
-    await _restored(base)
+    await restore_graph(base)
     if await asyncio.to_thread(graph_state, base) != base.graph.state:
         await asyncio.shield(_catch_up(base))
 
@@ -300,53 +300,6 @@ async def _settle(base: OpenBase) -> None:
         log.info("the graph of base %s is not derived again now: %s", base.id, error)
     except Exception:  # derived from documents of any content; the next question tries again
         log.exception("the graph of base %s is not derived again after an unexpected failure", base.id)
-
-
-def _key(base: OpenBase) -> SnapshotKey:
-    from qianxun.graph.extract.chunk import facts_origin
-    from qianxun.graph.network.snapshot import SnapshotKey
-
-    return SnapshotKey(base.graph.identity, facts_origin(base.analyser, base.lexicon))
-
-
-async def keep_graph(base: OpenBase) -> None:
-    """Keeps a large graph on disk, for the next process that opens the base. One that cannot be written is logged."""
-    if base.graph.folder is not None and base.graph.is_large:
-        try:
-            await asyncio.to_thread(_keep, base)
-        except OSError as error:
-            log.warning("the graph of base %s is not kept on disk: %s", base.id, error)
-
-
-def _keep(base: OpenBase) -> None:
-    from qianxun.graph.network.snapshot import save
-
-    cache = base.graph
-    with cache.keeping:
-        with cache.changing:
-            if cache.folder is None or cache.state is None:
-                return
-            graph, (about, arrays) = cache.whole, cache.snapshot_parts()
-        save(cache.folder, _key(base), graph, about, arrays)
-
-
-async def _restored(base: OpenBase) -> None:
-    """Begins with the graph that is kept on disk, where there is one."""
-    if not base.graph.was_read:
-        async with base.graph.stepping:
-            await asyncio.to_thread(_restore, base)
-
-
-def _restore(base: OpenBase) -> None:
-    from qianxun.graph.network.snapshot import load
-
-    cache = base.graph
-    with cache.changing:
-        if cache.was_read or cache.folder is None:
-            return
-        cache.was_read = True
-        if cache.state is None and (stored := load(cache.folder, _key(base))) is not None:
-            cache.restore(stored.graph, stored.about, stored.arrays)
 
 
 # ── in the background ────────────────────────────────────────────────────────────────────────────

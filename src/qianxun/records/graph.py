@@ -239,6 +239,13 @@ def facts_of(tx: Connection, knowledge_base: int, keys: Sequence[int]) -> list[C
     return [ChunkFacts(key, document, unpack_facts(facts), origin) for key, document, facts, origin in rows]
 
 
+def digests(tx: Connection, knowledge_base: int, keys: Sequence[int]) -> dict[int, str]:
+    """Chunk → the digest of what was read in it, of those that have facts."""
+    query = select(GraphFactsRow.chunk_key, GraphFactsRow.digest)
+    query = query.where(GraphFactsRow.knowledge_base_id == knowledge_base)
+    return {row.chunk_key: row.digest for row in select_in(tx, query, GraphFactsRow.chunk_key, keys)}
+
+
 def known(tx: Connection, knowledge_base: int, origin: str, digests: Iterable[str]) -> dict[str, Facts]:
     """By digest: what this reader found in the same text before."""
     query = select(GraphFactsRow.digest, GraphFactsRow.facts).where(
