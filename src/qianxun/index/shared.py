@@ -172,7 +172,15 @@ def mean_cosine(rows: NDArray[np.float64]) -> float:
 # ── keywords ─────────────────────────────────────────────────────────────────────────────────────
 
 SCORE_DECIMALS: Final = 4  # beyond this, tantivy's float32 sums depend on how its segments lie
-FREQUENT_SHARE, FREQUENT_LEAST = 0.1, 2_000  # a character in more entries than either carries next to no information
+# A character in more entries than either carries next to no information; nor does one in so many of a large base, whose
+# lists would make up most of a search (docs/decisions/0032-a-million-chunks.md).
+FREQUENT_SHARE, FREQUENT_LEAST = 0.1, 2_000
+FREQUENT_MOST = 50_000
+
+
+def most_frequent(entries: int) -> float:
+    """In how many of so many entries a character may occur that is searched for beside words."""
+    return max(FREQUENT_LEAST, min(FREQUENT_SHARE * entries, FREQUENT_MOST))
 
 
 def writable(text: str) -> str:

@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 LEAST_HEAP_BYTES, MOST_HEAP_BYTES = 15_000_000, 320_000_000
 HEAP_BYTES_PER_ROW = 20_000
 FEW = 5_000  # so many allowed rows are given to tantivy as a set; more are sifted from its hits
+SIFTED = 30_000  # hits of a large base are sifted sooner than 5,000 rows are looked up: 9 ms and 14 among 250,000
+LARGE = 50_000  # rows
+STRETCHES = 16  # of rows after one another, as those of documents are, are given as ranges: 1 ms instead of 14
 POSTINGS_BYTES = 32 * MIB
 CACHED_TERMS = 50_000  # terms whose frequency a view keeps
 META = "meta.json"
@@ -279,16 +282,22 @@ def match(
     count = int(np.count_nonzero(allowed))
     if limit <= 0 or count == 0 or not (words or grams):
         return Matched(np.empty(0, dtype=np.int64), np.empty(0), top)
-    few = rows[allowed] if count <= FEW and count < len(rows) else None
+    few = rows[allowed] if _is_set(count, len(rows), limit) else None
     query = _query(view.schema, words, grams, require, gram_weight, few)
     with _Sound():
         within = None if count == len(rows) else allowed
+        share = count / len(rows) if few is None else 1.0
         if bm25 == BM25:
-            slots, scores = _search(view, query, limit, rows, within)
+            slots, scores = _search(view, query, limit, rows, within, share=share)
         else:
             rescore = partial(_rescored, view, _query(view.schema, words, grams, require, gram_weight, None), bm25)
-            slots, scores = _search(view, query, limit, rows, within, rescore)
+            slots, scores = _search(view, query, limit, rows, within, rescore, share=share)
     return Matched(slots, scores, top)
+
+
+def _is_set(count: int, rows: int, limit: int) -> bool:
+    """Whether so many allowed rows of all are given to tantivy as a set."""
+    return count < rows and count <= FEW and (rows <= LARGE or limit * rows > SIFTED * count)
 
 
 def _informative(view: KeywordView, words: Sequence[str], grams: Sequence[str]) -> Sequence[str]:
@@ -297,7 +306,7 @@ def _informative(view: KeywordView, words: Sequence[str], grams: Sequence[str]) 
     Their lists made up two thirds of a search and did not better it: nDCG@10 .9809 with them and .9809 without on
     CMRC2018, .7783 and .7786 on DuReader-robust, a tenth being the only bound (docs/decisions/0006-recall-speed.md).
     """
-    most = max(shared.FREQUENT_LEAST, shared.FREQUENT_SHARE * view.documents)
+    most = shared.most_frequent(view.documents)
     rare = [gram for gram in grams if len(gram) > 1 or view.frequency("grams", gram) <= most]
     known = any(view.frequency("words", word) for word in words) or any(view.frequency("grams", gram) for gram in rare)
     return rare if known else grams
@@ -369,9 +378,12 @@ def _search(
     rows: Keys,
     allowed: NDArray[np.bool_] | None,
     rescore: Callable[[Sequence[Any]], NDArray[np.float64]] | None = None,
+    *,
+    share: float = 1.0,
 ) -> tuple[Keys, NDArray[np.float64]]:
-    """Fetches more and more hits until ``limit`` allowed ones, and all that tie with the last, are among them."""
-    fetch = limit + (limit // 8 if allowed is None else limit) + 16  # most often enough
+    """Fetches more and more hits until ``limit`` allowed ones, and all that tie with the last, are among them; the
+    first time as many as it takes if a ``share`` of them is allowed."""
+    fetch = limit + (limit // 8 if allowed is None else max(limit, int(limit * (1.2 / share - 1)))) + 16
     while True:
         hits = view.searcher.search(query, fetch, count=False).hits
         if not hits:
@@ -436,8 +448,24 @@ def _query(
     text = Query.boolean_query(clauses)
     if few is None:
         return text
-    within = Query.const_score_query(Query.term_set_query(schema, "row", few.tolist()), 0.0)
+    within = Query.const_score_query(_among(schema, few), 0.0)
     return Query.boolean_query([(Occur.Must, within), (Occur.Must, text)])
+
+
+def _among(schema: Any, rows: Keys) -> Any:
+    """A query for these rows, ascending."""
+    from tantivy import FieldType, Occur, Query
+
+    starts = np.flatnonzero(np.diff(rows, prepend=rows[0] - 2) != 1)
+    if len(starts) > STRETCHES or 2 * len(starts) > len(rows):
+        return Query.term_set_query(schema, "row", rows.tolist())
+    ends = [*(starts[1:] - 1).tolist(), len(rows) - 1]
+    stretches = zip(rows[starts].tolist(), rows[ends].tolist(), strict=True)
+    ranges = [
+        Query.range_query(schema, "row", FieldType.Integer, lower_bound=first, upper_bound=last)
+        for first, last in stretches
+    ]
+    return ranges[0] if len(ranges) == 1 else Query.boolean_query([(Occur.Should, each) for each in ranges])
 
 
 def _ceiling(

@@ -94,7 +94,7 @@ def match(search: Search, terms: Terms, limit: int, require: Require, where: Con
 
 def _informative(search: Search, words: Sequence[str], grams: Sequence[str]) -> list[tuple[str, str]]:
     """The words, and the grams without characters that occur nearly everywhere, unless nothing else is known."""
-    most = max(shared.FREQUENT_LEAST, shared.FREQUENT_SHARE * search.state.contents)
+    most = shared.most_frequent(search.state.contents)
     rare = [gram for gram in grams if len(gram) > 1 or search.holding(GRAMS, gram) <= most]
     chosen = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in rare)]
     if any(search.holding(*term) for term in chosen):

@@ -153,7 +153,7 @@ def _informative(search: Search, words: Sequence[str], grams: Sequence[str]) -> 
     Whether a character does depends on live entries. The server leaves out those that certainly do.
     """
     state = search.state
-    most = max(shared.FREQUENT_LEAST, shared.FREQUENT_SHARE * state.contents)
+    most = shared.most_frequent(state.contents)
     plain = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams if len(gram) > 1)]
     characters = [(GRAMS, gram) for gram in grams if len(gram) <= 1]
     if not plain and not characters:

@@ -1,0 +1,73 @@
+"""However allowed rows are found among the hits of the keyword index, the same ones come, with the same scores."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qianxun.core.types import Attributes, Eq, Filter, In, IndexBatch, IndexEntry, IndexStamp, Range, Ranking, Terms
+from qianxun.index import shared
+from qianxun.index.embedded import keywords
+from qianxun.index.embedded.index import create
+
+ROWS = 1_500
+WORDS = [f"词{number}" for number in range(30)]
+FILTERS: tuple[Filter, ...] = (
+    Eq("user_id", "用户1"),
+    Eq("project_id", "项目7"),
+    In("doc_id", ("文档3", "文档4", "文档9")),  # each of some rows after one another
+    Range("metadata.part", ge=20),
+)
+
+
+def entries() -> tuple[IndexEntry, ...]:
+    chance = random.Random(5)
+    owners = [
+        Attributes(f"文档{part}", user_id=f"用户{part % 2}", project_id=f"项目{part % 50}", metadata={"part": part})
+        for part in range(ROWS // 10)
+    ]
+    texts = (" ".join(chance.choices(WORDS, k=chance.randint(1, 12))) for _ in range(ROWS))
+    return tuple(IndexEntry(key, key, text, "", None, owners[key // 10]) for key, text in enumerate(texts))
+
+
+def answers(folder: Path) -> list[Ranking]:
+    async def told() -> list[Ranking]:
+        index = await create(folder).build(1, IndexStamp("", 0, "1"))
+        await index.apply(IndexBatch(1, (), entries()))
+        asked = [Terms(tuple(WORDS[at : at + 3]), ()) for at in range(0, 27, 3)]
+        found = [
+            await index.match(terms, limit, where) for terms in asked for where in FILTERS for limit in (1, 10, 60)
+        ]
+        await index.close()
+        return found
+
+    return asyncio.run(told())
+
+
+@pytest.mark.parametrize(
+    ("few", "sifted", "stretches"), [(0, 0, 16), (5_000, 0, 0), (5_000, 10**6, 16), (5_000, 1, 16)]
+)
+def test_sifted_or_looked_up_or_in_ranges(
+    tmp_path: Path, few: int, sifted: int, stretches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = answers(tmp_path / "usual")
+    assert sum(len(ranking.keys) for ranking in usual) > 1_000
+    monkeypatch.setattr(keywords, "LARGE", 100)
+    for name, number in (("FEW", few), ("SIFTED", sifted), ("STRETCHES", stretches)):
+        monkeypatch.setattr(keywords, name, number)
+    for ranking, same in zip(answers(tmp_path / "other"), usual, strict=True):
+        assert ranking.keys.tolist() == same.keys.tolist()
+        assert np.array_equal(ranking.scores, same.scores)
+
+
+def test_a_character_of_a_large_base_is_left_out_earlier() -> None:
+    assert [shared.most_frequent(entries) for entries in (1_000, 100_000, 500_000, 1_000_000)] == [
+        2_000,
+        10_000,
+        50_000,
+        50_000,
+    ]
