@@ -465,7 +465,7 @@ def _among(schema: Any, rows: Keys) -> Any:
         Query.range_query(schema, "row", FieldType.Integer, lower_bound=first, upper_bound=last)
         for first, last in stretches
     ]
-    return ranges[0] if len(ranges) == 1 else Query.boolean_query([(Occur.Should, each) for each in ranges])
+    return ranges[0] if len(ranges) == 1 else Query.boolean_query([(Occur.Should, stretch) for stretch in ranges])
 
 
 def _ceiling(
