@@ -45,3 +45,35 @@ def test_a_user_is_purged(handbook: Run, tmp_path: Path) -> None:
     purged = handbook("purge", "--subject", "u_9", "--yes", "--json").json
     assert (purged["kind"], purged["documents"], purged["is_complete"]) == ("subject", 1, True)
     assert handbook("show", "私人.txt", "--kb", "手册").code == 2
+
+
+def test_documents_are_listed_by_what_is_known_of_them(handbook: Run) -> None:
+    every = handbook("kb", "documents", "手册", "--order", "name", "--json").json
+    assert (every["total"], every["next"]) == (2, None)
+    named = handbook("kb", "documents", "手册", "--name", "制度", "--where", "metadata.format=markdown", "--json").json
+    assert [one["name"] for one in named["documents"]] == ["制度.md"]
+    assert handbook("kb", "documents", "手册", "--since", "昨天").code == 2
+    assert (
+        "制度.md"
+        in handbook("kb", "documents", "手册", "--limit", "1", "--order", "newest").out
+        + handbook("kb", "documents", "手册", "--limit", "1", "--order", "oldest").out
+    )
+
+
+def test_quotas_are_set_and_shown(handbook: Run) -> None:
+    assert handbook("quotas", "set", "--tenant", "local", "--documents", "2", "--searches", "60").code == 0
+    assert handbook("quotas", "set", "--tenant", "local", "--searches", "none").code == 0
+    (one,) = handbook("quotas", "list", "--json").json["quotas"]
+    assert (one["quota"]["documents"], one["quota"]["searches_per_minute"], one["used"]["documents"]) == (2, None, 2)
+    assert "2 / 2" in handbook("quotas", "list").out
+    assert handbook("quotas", "set", "--tenant", "local", "--chunks", "很多").code == 2
+
+
+def test_webhooks_are_registered_and_removed(handbook: Run) -> None:
+    assert handbook("webhooks", "add", "http://127.0.0.1:9/x").code == 2
+    made = handbook("webhooks", "add", "https://example.com/x", "--events", "document.failed", "--json").json
+    assert made["secret"].startswith("whsec_")
+    assert "example.com" in handbook("webhooks", "list").out
+    assert made["secret"] not in handbook("webhooks", "list", "--json").out
+    assert handbook("webhooks", "remove", str(made["id"])).code == 0
+    assert handbook("webhooks", "list", "--json").json == {"list": []}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.filters import Eq, Not, Or, Range
 from qianxun.core.ingest_types import DocumentQuery
 from qianxun.core.types import Document, QAPair, Text
 from qianxun.engine.engine import Engine
@@ -65,7 +68,44 @@ def test_documents_are_chosen_by_what_is_known_of_them(tmp_path: Path, url: str)
     run(tmp_path, url, story)
 
 
-@pytest.mark.parametrize("order", ["id", "newest"])
+def test_documents_are_listed_by_the_filters_of_searches_folder_day_and_time(tmp_path: Path, url: str) -> None:
+    async def story(engine: Engine, base: int) -> None:
+        dated = {"valid_from": "2024-01-01", "valid_until": "2024-12-31"}
+        before = datetime.now(UTC)
+        await engine.add_documents(
+            base,
+            [
+                Document("a", "甲", name="丙.md", metadata={"年份": 2025, "path": "制度/考勤/丙.md"}, tags=("新",)),
+                Document("b", "乙", name="乙.md", metadata={"年份": 2026, "path": "制度/乙.md", **dated}),
+                Document("c", "丙", name="甲.md", metadata={"path": "制度二/甲.md"}, user_id="u_1"),
+            ],
+        )
+        chosen = partial(opened_page, engine, base)
+        assert await chosen(where=Eq("metadata.年份", 2026)) == ["b"]
+        assert await chosen(where=Range("metadata.年份", ge=2025)) == ["a", "b"]
+        assert await chosen(where=Or((Eq("user_id", "u_1"), Eq("tags", "新")))) == ["a", "c"]
+        assert await chosen(where=Not(Eq("doc_id", "b")), name="丙") == ["a"]
+        assert await chosen(folder="制度") == ["a", "b"]
+        assert await chosen(folder="制度/考勤/") == ["a"]
+        assert await chosen(valid_on="2024-06-01") == ["a", "b", "c"]
+        assert await chosen(valid_on="2025-06-01") == ["a", "c"]
+        assert await chosen(since=before) == ["a", "b", "c"]
+        assert await chosen(until=before) == []
+        assert sorted(await chosen(order="name")) == ["a", "b", "c"]
+        page = await engine.contents.page(base, DocumentQuery(folder="制度"), limit=1, counted=True)
+        assert (page.total, len(page.documents), page.next) == (2, 1, "a")
+        filtered = DocumentQuery(where=Range("metadata.年份", ge=2025))
+        page = await engine.contents.page(base, filtered, limit=1, counted=True)
+        assert (page.total, page.next) == (2, "a")
+        rest = await engine.contents.page(base, filtered, limit=1, after=page.next)
+        assert ([state.doc_id for state in rest.documents], rest.next, rest.total) == (["b"], "", None)
+        with pytest.raises(BadInput):
+            await chosen(valid_on="没有这一天")
+
+    run(tmp_path, url, story)
+
+
+@pytest.mark.parametrize("order", ["id", "name", "newest", "oldest"])
 def test_pages_have_every_document_once(tmp_path: Path, url: str, order: str) -> None:
     async def story(engine: Engine, base: int) -> None:
         await engine.add_documents(base, [Document(f"d{number:02}", "文") for number in range(23)])

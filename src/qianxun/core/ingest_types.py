@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from qianxun.core.filters import EVERYTHING, Filter
 from qianxun.core.types import Chunk, DocumentState, Metadata, Scalar, Text
 
 
@@ -111,7 +113,7 @@ class Verdict:
 
 # ── looking through a base ───────────────────────────────────────────────────────────────────────
 
-DocumentOrder: TypeAlias = Literal["id", "newest"]
+DocumentOrder: TypeAlias = Literal["id", "name", "newest", "oldest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,11 @@ class DocumentQuery:
     field: str = ""  # of the metadata …
     value: Scalar = ""  # … whose value is this
     order: DocumentOrder = "id"
+    where: Filter = EVERYTHING  # as searches have it
+    folder: str = ""  # in which the files were, or below
+    valid_on: str = ""  # a day on which it is in force, by its own dates
+    since: datetime | None = None  # changed then or later …
+    until: datetime | None = None  # … and before then
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,7 @@ class DocumentListing:
 
     documents: tuple[DocumentState, ...]
     next: str = ""
+    total: int | None = None  # of all pages; None where nobody wanted it counted
 
 
 @dataclass(frozen=True, slots=True)

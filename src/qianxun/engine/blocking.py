@@ -26,7 +26,7 @@ from qianxun.engine.engine import Engine
 
 Result = TypeVar("Result")
 PARTS: Final = frozenset(("events", "manager", "hybrid_search", "graph_keeper"))  # methods that return a part
-FACADES: Final = frozenset(("admin", "logs", "governance"))  # attributes that are one
+FACADES: Final = frozenset(("admin", "contents", "governance", "logs"))  # attributes that are one
 _END: Final = object()
 
 

@@ -163,11 +163,18 @@ class Contents:
     wake: Callable[[], None]
 
     async def page(
-        self, knowledge_base: int, query: DocumentQuery = EVERY_DOCUMENT, *, limit: int = 50, after: str = ""
+        self,
+        knowledge_base: int,
+        query: DocumentQuery = EVERY_DOCUMENT,
+        *,
+        limit: int = 50,
+        after: str = "",
+        counted: bool = False,
     ) -> DocumentListing:
-        """Documents a page at a time; ``after`` is what the last page gave as ``next``."""
+        """Documents a page at a time; ``after`` is what the last page gave as ``next``. With ``counted`` the listing
+        has the number of all pages together. Raises BadInput for a day or a place that is none."""
         return await self.own(knowledge_base).read(
-            lambda tx: browse.page(tx, knowledge_base, query, limit=limit, after=after)
+            lambda tx: browse.page(tx, knowledge_base, query, limit=limit, after=after, counted=counted)
         )
 
     async def facets(self, knowledge_base: int) -> tuple[Facet, ...]:

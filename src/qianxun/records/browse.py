@@ -6,55 +6,130 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, String, and_, cast, or_, select, update
+from sqlalchemy import Connection, Row, Select, String, and_, cast, func, or_, select, update
 
+from qianxun.core.codec.passage import PATH
 from qianxun.core.errors import BadInput
-from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentQuery, Facet, StoredPair
+from qianxun.core.filters import EVERYTHING, Filter, matches
+from qianxun.core.governance.validity import checked_as_of
+from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentOrder, DocumentQuery, Facet, StoredPair
 from qianxun.core.types import Scalar, Text
 from qianxun.core.unicode import is_storable
 from qianxun.records import chunks, documents, graph, listing, rows
 from qianxun.records.database.statements import select_in
 from qianxun.records.outbox import append
-from qianxun.records.schema import DocumentRow, OutboxRow, PairRow, VersionRow
+from qianxun.records.schema import DocumentRow, OutboxRow, PairRow, ValidityRow, VersionRow
 
 FACET_DOCUMENTS: Final = 5_000  # the newest: those of a larger base have the same fields
 FACET_VALUES: Final = 50  # of a field; one with more, such as a title, has as many of the most frequent
+FILTERED_AT_ONCE: Final = 1_000  # rows that are read together
 LIKE_ESCAPE: Final = "\\"
 RETRIED: Final = ("retrying", "quarantined")  # a file that could not be read has no text to try again with
 
 
-def page(tx: Connection, knowledge_base: int, query: DocumentQuery, *, limit: int, after: str = "") -> DocumentListing:
+def page(
+    tx: Connection, knowledge_base: int, query: DocumentQuery, *, limit: int, after: str = "", counted: bool = False
+) -> DocumentListing:
     """``after`` is what the last page gave as ``next``. Raises BadInput for one that no page gave.
 
     The rows of the page are chosen first, and read in full after that: sorting all of a large base with what is shown
-    of it takes three times as long.
+    of it takes three times as long. A filter is applied to what is chosen, row by row, as searches apply it: databases
+    differ in how they compare JSON.
     """
+    chosen = _chosen(knowledge_base, query)
+    total = _total(tx, chosen, query.where) if counted else None
+    placed = _after(chosen, query.order, after).order_by(*_orders(query.order))
+    found = _first(tx, placed, query.where, limit + 1)
+    shown = {row.key: row for row in select_in(tx, listing.state_query(), DocumentRow.key, [row.key for row in found])}
+    states = listing.states_of(tx, knowledge_base, [shown[row.key] for row in found[:limit] if row.key in shown])
+    place = _position(query.order, found[limit - 1]) if len(found) > limit else ""
+    return DocumentListing(tuple(states), place, total)
+
+
+def _chosen(knowledge_base: int, query: DocumentQuery) -> Select[Any]:
     columns: tuple[Any, ...] = (DocumentRow.key, DocumentRow.doc_id, DocumentRow.updated_at)
+    is_filtered = query.where != EVERYTHING
+    if is_filtered:
+        columns += rows.ATTRIBUTES
+    if query.order == "name":
+        columns += (VersionRow.name,)
     chosen: Select[Any] = select(*columns).where(
         DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted", *_conditions(query)
     )
-    if query.name or query.suffix or query.content_type or query.field:
+    of_version = (query.name, query.suffix, query.content_type, query.field, query.folder, is_filtered)
+    if any(of_version) or query.order == "name":
         current = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation)
         chosen = chosen.join(VersionRow, current)
-    if query.order == "newest":
-        if after:
-            moment, key = _place(after)
-            later = and_(DocumentRow.updated_at == moment, DocumentRow.key < key)
-            chosen = chosen.where(or_(DocumentRow.updated_at < moment, later))
-        chosen = chosen.order_by(DocumentRow.updated_at.desc(), DocumentRow.key.desc())
-    else:
-        chosen = chosen.where(DocumentRow.doc_id > after) if is_storable(after) else chosen
-        chosen = chosen.order_by(DocumentRow.doc_id)
-    found = tx.execute(chosen.limit(limit + 1)).all()
-    shown = {row.key: row for row in select_in(tx, listing.state_query(), DocumentRow.key, [row.key for row in found])}
-    states = listing.states_of(tx, knowledge_base, [shown[row.key] for row in found[:limit] if row.key in shown])
-    if len(found) <= limit:
-        return DocumentListing(tuple(states))
-    last = found[limit - 1]
-    place = f"{last.updated_at.isoformat()}_{last.key}" if query.order == "newest" else last.doc_id
-    return DocumentListing(tuple(states), place)
+    if query.valid_on:
+        known = (ValidityRow.document_key == DocumentRow.key) & (ValidityRow.generation == DocumentRow.generation)
+        chosen = chosen.outerjoin(ValidityRow, known)
+    return chosen
+
+
+def _first(tx: Connection, chosen: Select[Any], where: Filter, limit: int) -> list[Row[Any]]:
+    if where == EVERYTHING:
+        return list(tx.execute(chosen.limit(limit)))
+    result = tx.execute(chosen, execution_options={"yield_per": FILTERED_AT_ONCE})
+    try:
+        return list(islice((row for row in result if _passes(row, where)), limit))
+    finally:
+        result.close()
+
+
+def _total(tx: Connection, chosen: Select[Any], where: Filter) -> int:
+    if where == EVERYTHING:
+        return int(tx.execute(select(func.count()).select_from(chosen.subquery())).scalar_one())
+    return sum(_passes(row, where) for row in tx.execute(chosen, execution_options={"yield_per": FILTERED_AT_ONCE}))
+
+
+def _passes(row: Row[Any], where: Filter) -> bool:
+    return matches(where, rows.attributes_of(row.doc_id, row))
+
+
+def _orders(order: DocumentOrder) -> tuple[Any, ...]:
+    match order:
+        case "newest":
+            return (DocumentRow.updated_at.desc(), DocumentRow.key.desc())
+        case "oldest":
+            return (DocumentRow.updated_at, DocumentRow.key)
+        case "name":
+            return (VersionRow.name, DocumentRow.doc_id)
+    return (DocumentRow.doc_id,)
+
+
+def _position(order: DocumentOrder, row: Row[Any]) -> str:
+    """Where the page ends, for `_after`."""
+    if order == "name":
+        return json.dumps([row.name, row.doc_id], ensure_ascii=False)
+    return row.doc_id if order == "id" else f"{row.updated_at.isoformat()}_{row.key}"
+
+
+def _after(chosen: Select[Any], order: DocumentOrder, after: str) -> Select[Any]:
+    if not after or not is_storable(after):
+        return chosen
+    if order == "id":
+        return chosen.where(DocumentRow.doc_id > after)
+    if order == "name":
+        name, doc_id = _names(after)
+        same = and_(VersionRow.name == name, DocumentRow.doc_id > doc_id)
+        return chosen.where(or_(VersionRow.name > name, same))
+    moment, key = _place(after)
+    if order == "newest":
+        later = and_(DocumentRow.updated_at == moment, DocumentRow.key < key)
+        return chosen.where(or_(DocumentRow.updated_at < moment, later))
+    later = and_(DocumentRow.updated_at == moment, DocumentRow.key > key)
+    return chosen.where(or_(DocumentRow.updated_at > moment, later))
+
+
+def _names(after: str) -> tuple[str, str]:
+    try:
+        name, doc_id = json.loads(after)
+        return str(name), str(doc_id)
+    except (ValueError, TypeError):
+        raise BadInput("翻页的位置不对", hint="从第一页重新翻") from None
 
 
 def _place(after: str) -> tuple[datetime, int]:
@@ -88,6 +163,24 @@ def _conditions(query: DocumentQuery) -> list[Any]:
         if isinstance(query.value, bool):  # SQLite has no truth: it reads 1 and 0
             written.add(str(int(query.value)))
         found.append(cast(VersionRow.extra[query.field], String).in_(written))
+    return found + _bounds(query)
+
+
+def _bounds(query: DocumentQuery) -> list[Any]:
+    """Of folder, validity and time."""
+    found: list[Any] = []
+    if query.folder and is_storable(query.folder):
+        below = f"{query.folder.strip('/')}/"
+        found.append(VersionRow.extra[PATH].as_string().startswith(below, autoescape=True))
+    if query.valid_on:
+        day = checked_as_of(query.valid_on)
+        started = ValidityRow.valid_from.is_(None) | (ValidityRow.valid_from <= day)  # "" is before every day
+        ended = ValidityRow.valid_until.is_(None) | (ValidityRow.valid_until == "") | (ValidityRow.valid_until >= day)
+        found += [started, ended]
+    if query.since is not None:
+        found.append(DocumentRow.updated_at >= query.since)
+    if query.until is not None:
+        found.append(DocumentRow.updated_at < query.until)
     return found
 
 

@@ -21,6 +21,7 @@ from qianxun.doors.cli.commands.evaluate import evaluate, tune
 from qianxun.doors.cli.commands.evaluation_sets import app as evaluation_sets
 from qianxun.doors.cli.commands.examples import app as examples
 from qianxun.doors.cli.commands.governance.audit import app as audit
+from qianxun.doors.cli.commands.governance.documents import documents
 from qianxun.doors.cli.commands.governance.quotas import app as quotas
 from qianxun.doors.cli.commands.governance.receipts import app as receipts
 from qianxun.doors.cli.commands.governance.receipts import purge
@@ -128,7 +129,7 @@ def _address(url: str | None, data: str | None) -> str:
     return url.strip()
 
 
-for name, transfer in (("export", export_file), ("import", import_file), ("clone", clone)):
+for name, transfer in (("export", export_file), ("import", import_file), ("clone", clone), ("documents", documents)):
     bases.command(name)(transfer)
 app.add_typer(bases, name="kb")
 for commands in (

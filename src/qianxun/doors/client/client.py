@@ -32,6 +32,7 @@ from qianxun.core.options import (
 from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 from qianxun.doors.client.connection import Connection, Request, Timeouts
+from qianxun.doors.client.contents import ServiceContents
 from qianxun.doors.client.evaluations import ServiceEvaluations
 from qianxun.doors.client.events import EventSender
 from qianxun.doors.client.governance import ServiceGovernance
@@ -106,6 +107,11 @@ class Client:
     def registry(self) -> RegisteredModels:
         """The models that users registered."""
         return RegisteredModels(self._ask)
+
+    @property
+    def contents(self) -> ServiceContents:
+        """The documents of a base as people look through them."""
+        return ServiceContents(self._ask)
 
     @property
     def governance(self) -> ServiceGovernance:

@@ -7,11 +7,12 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import (
+    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -26,11 +27,12 @@ from pydantic_core import PydanticCustomError
 from starlette.convertors import Convertor, register_url_convertor
 
 from qianxun.core.codec.wire import to_wire
-from qianxun.core.errors import MissingExtra, NotFound, UnsupportedFile
-from qianxun.core.ingest_types import Labels
+from qianxun.core.errors import BadInput, MissingExtra, NotFound, UnsupportedFile
+from qianxun.core.filters import EVERYTHING, Filter, read_filters
+from qianxun.core.governance.validity import checked_as_of
+from qianxun.core.ingest_types import DocumentOrder, DocumentQuery, Labels
 from qianxun.core.limits import DOC_ID_LIMIT, MAX_ID, MIB, SOURCE_LIMIT
 from qianxun.core.types import (
-    STORED_STATUSES,
     Accepted,
     Chunk,
     ContentFormat,
@@ -40,7 +42,7 @@ from qianxun.core.types import (
     QAPair,
 )
 from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of, write_slot
-from qianxun.doors.http.field_errors import InvalidField
+from qianxun.doors.http.field_errors import InvalidField, blaming
 from qianxun.doors.http.native.bases import DeletedWithReceipt, Purge
 from qianxun.doors.http.native.uploads import Form, received
 from qianxun.doors.http.openapi import returns
@@ -50,9 +52,11 @@ from qianxun.doors.http.responses import Envelope, success
 from qianxun.engine.engine import Engine
 
 PAGE: Final = 100
+AFTER_LIMIT: Final = 1000
 CHUNKS: Final = 10_000
 PARSED_INLINE: Final = 256 * 1024  # bytes of a body; a larger one is parsed in a thread
 
+ListedStatus = Literal["pending", "indexed", "retrying", "quarantined", "failed"]
 DocId = Annotated[str, Path(min_length=1, max_length=DOC_ID_LIMIT, description="文档的编号", examples=["doc_123"])]
 Wait = Annotated[bool, Query(description="true：可以检索到了才回答；false：存好就回答，随后建索引")]
 KeepLabels = Annotated[
@@ -242,23 +246,44 @@ async def add(
     return success(await _result(engine, knowledge_base_id, accepted), 201)
 
 
-@router.get("", summary="列出文档", **returns(enveloped(DocumentPage), 404, 422))
+def document_query(
+    name: Annotated[str, Query(max_length=512, description="名称或编号里有这几个字")] = "",
+    status: Annotated[ListedStatus | None, Query(description="只看这个状态的")] = None,
+    content_type: Annotated[str, Query(max_length=64, description="只看这一类的")] = "",
+    suffix: Annotated[str, Query(max_length=20, description="名称以 .pdf 等结尾，不写点")] = "",
+    filters: Annotated[str, Query(max_length=10_000, description="JSON，与检索的 filters 一样")] = "",
+    folder: Annotated[str, Query(max_length=SOURCE_LIMIT, description="放入时在这个文件夹或其下")] = "",
+    valid_on: Annotated[str, Query(max_length=20, description="按它自己的日期，这一天有效的")] = "",
+    since: Annotated[AwareDatetime | None, Query(description="这时或以后改过的，带时区")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="这时以前改的，带时区")] = None,
+    order: Annotated[DocumentOrder, Query(description="按编号、名称、新的在前、旧的在前")] = "id",
+) -> DocumentQuery:
+    """Raises InvalidField."""
+    where: Filter = EVERYTHING
+    if filters:
+        try:
+            where = read_filters(json.loads(filters))
+        except (ValueError, RecursionError) as error:
+            raise InvalidField("filters", "不是合法的 JSON", hint='例如 {"metadata.年份": 2026}') from error
+    with blaming("valid_on", BadInput):
+        day = checked_as_of(valid_on)
+    plain = {"name": name, "status": status or "", "content_type": content_type, "suffix": suffix, "folder": folder}
+    return DocumentQuery(**plain, order=order, where=where, valid_on=day, since=since, until=until)
+
+
+@router.get("", summary="列出文档", **returns(enveloped(DocumentPage), 400, 404, 422))
 async def list_documents(
     knowledge_base_id: BaseId,
     request: Request,
     engine: TenantEngine,
+    chosen: Annotated[DocumentQuery, Depends(document_query)],
     limit: Annotated[int, Query(ge=1, le=1000, description="最多几个")] = PAGE,
-    after: Annotated[str, Query(max_length=DOC_ID_LIMIT, description="从这个编号之后开始")] = "",
+    after: Annotated[str, Query(max_length=AFTER_LIMIT, description="上一页的 next；按编号排时也可以是任何编号")] = "",
 ) -> Response:
-    counts = await engine.statistics(knowledge_base_id)
-    page = await engine.documents(knowledge_base_id, limit=limit + 1, after=after)
-    return success(
-        {
-            "total": sum(counts.get(status, 0) for status in STORED_STATUSES),
-            "documents": [_info(state, request) for state in page[:limit]],
-            "next": page[limit - 1].doc_id if len(page) > limit else None,
-        }
-    )
+    """按名称、状态、元数据（`filters`，与检索的一样）、文件夹、有效期、时间列出，可排序；`total` 是符合的总数。"""
+    found = await engine.contents.page(knowledge_base_id, chosen, limit=limit, after=after, counted=True)
+    documents = [_info(state, request) for state in found.documents]
+    return success({"total": found.total, "documents": documents, "next": found.next or None})
 
 
 # Before the route of the document itself, whose id may contain slashes.
