@@ -237,7 +237,10 @@ async def _settle(asked: Asking, url: str) -> Known:
     run = (await asked.post(f"/v1/evaluation-sets/{saved['set']['id']}/runs", {"mode": "fulltext"})).json()["data"]
     await asked.post(f"/v1/knowledge-bases/{base}/documents", {"doc_id": "gone", "name": "旧", "content": "旧的"})
     gone = (await asked.http.delete(f"/v1/knowledge-bases/{base}/documents/gone")).json()["data"]
+    pinned = {"kind": "pin", "chunk_ids": [f"c_{base}_d1_0"], "question": "报销比例"}
+    correction = (await asked.post(f"/v1/knowledge-bases/{base}/corrections", pinned)).json()["data"]
     return {
+        "path.correction_id": [correction["id"]],
         "path.set_id": [saved["set"]["id"]],
         "path.case_id": [saved["case"]["id"]],
         "path.run_id": [run["id"]],
@@ -249,6 +252,7 @@ async def _settle(asked: Asking, url: str) -> Known:
         "path.doc_id": ["d1", "d2"],
         "body.document_id": ["d1", "d2", "d3"],
         "body.chunk_id": [f"c_{base}_d1_0", f"c_{base}_d9_0"],
+        "body.chunk_ids": [[f"c_{base}_d1_0"], [f"c_{base}_d2_0"]],
         "path.user_id": ["u1"],
         "path.id": models,
         "body.knowledge_id": [str(base), "医保"],

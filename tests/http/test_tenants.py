@@ -48,6 +48,7 @@ KINDS: Mapping[str, str] = {
     "case_id": "case",
     **dict.fromkeys(("run_id", "other_run_id"), "run"),
     "operation_id": "operation",
+    "correction_id": "correction",
     "relevant.doc_id": "",
     "trace_id": "trace",
     "id": "model",
@@ -73,6 +74,7 @@ PLAIN = {
     "score_threshold", "fuzzy", "previous_response_id",
     "degraded", "since", "until", "stretches", "slow_at_ms", "metric", "question", "expected", "set_name", "cases",
     "choices", "as_of", "check",
+    "state", "author", "text", "parts", "keywords", "questions", "note", "like", "corrections",
 }  # fmt: skip
 # Ids that are named in free text inside a field.
 WITHIN: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -95,6 +97,7 @@ MUST_BE_THERE = (
     "case",
     "run",
     "operation",
+    "correction",
     "model",
 )  # or it is a 404, where it stands in an address
 
@@ -137,6 +140,7 @@ async def quarter(folder: Path) -> AsyncIterator[Quarter]:
                 allocate(tx, "evaluation_set", 60_000)
                 allocate(tx, "evaluation_case", 70_000)
                 allocate(tx, "evaluation_run", 80_000)
+                allocate(tx, "correction", 90_000)
             yield Quarter(asked, {name: await _settle(asked, name, sold.url) for name in TENANTS})
 
 
@@ -160,6 +164,8 @@ async def _settle(asked: Asking, name: str, url: str) -> Tenant:
     question = {"question": f"{secret} 报销", "doc_ids": [f"doc-{name}"], "set_name": secret, "expected": secret}
     saved = await made(f"{BASES}/{base}/evaluation-cases", question)
     run = await made(f"/v1/evaluation-sets/{saved['set']['id']}/runs", {"mode": "fulltext", "name": secret})
+    pinned = {"kind": "pin", "chunk_ids": [f"c_{base}_shared_0"], "question": secret, "note": secret, "author": secret}
+    correction = await made(f"{BASES}/{base}/corrections", pinned)
     models = {}
     for user in ("7", f"user-{name}"):  # the first is a user of every tenant
         about = {"config_name": secret, "base_url": f"{url}/{secret}", "api_key": f"{secret}-api-key"}
@@ -176,6 +182,7 @@ async def _settle(asked: Asking, name: str, url: str) -> Tenant:
         "set": saved["set"]["id"],
         "case": saved["case"]["id"],
         "run": run["id"],
+        "correction": correction["id"],
         "operation": asked.engine.operations.list(name)[0].id,
         "trace": trace,
         "model": models["7"],
@@ -198,6 +205,7 @@ def never(asker: Tenant, owner: Tenant) -> dict[str, Any]:
         "set": 999_999,
         "case": 999_999,
         "run": 999_999,
+        "correction": 999_999,
         "operation": 999_999,
         "trace": "9" * 32,
         "model": 999_999,

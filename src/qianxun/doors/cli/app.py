@@ -21,6 +21,7 @@ from qianxun.doors.cli.commands.evaluate import evaluate, tune
 from qianxun.doors.cli.commands.evaluation_sets import app as evaluation_sets
 from qianxun.doors.cli.commands.examples import app as examples
 from qianxun.doors.cli.commands.governance.audit import app as audit
+from qianxun.doors.cli.commands.governance.corrections import app as corrections
 from qianxun.doors.cli.commands.governance.documents import documents
 from qianxun.doors.cli.commands.governance.quotas import app as quotas
 from qianxun.doors.cli.commands.governance.receipts import app as receipts
@@ -148,3 +149,4 @@ app.add_typer(audit, name="audit")
 app.add_typer(receipts, name="receipts")
 app.add_typer(quotas, name="quotas")
 app.add_typer(webhooks, name="webhooks")
+app.add_typer(corrections, name="corrections")

@@ -14,6 +14,7 @@ from qianxun.core.governance.quotas import QuotaUse
 from qianxun.core.governance.receipts import Receipt, read_receipt
 from qianxun.core.governance.webhooks import Webhook
 from qianxun.doors.client.connection import Request
+from qianxun.doors.client.corrections import ServiceCorrections
 from qianxun.doors.client.payloads import segment
 from qianxun.doors.client.registered import Ask
 
@@ -42,6 +43,10 @@ class ServiceGovernance:
     @property
     def receipts(self) -> ServiceReceipts:
         return ServiceReceipts(self.ask)
+
+    @property
+    def corrections(self) -> ServiceCorrections:
+        return ServiceCorrections(self.ask)
 
 
 @dataclass(frozen=True, slots=True)

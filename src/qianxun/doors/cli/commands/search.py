@@ -169,6 +169,10 @@ def _title(rank: int, hit: Found, *, with_arms: bool = True) -> Text:
         arms = "  ".join(f"{arm_label(arm)} {by.score:.2f}" for arm, by in hit.arms.items())
         title.append(f"{label('tiers', hit.tier)}  {arms}  ", style="dim")
     title.append_text(place_of(hit.chunk))
+    if hit.chunk.is_edited:
+        title.append(tr("  已更正", "  edited"), style="yellow")
+    if hit.pinned:
+        title.append(tr(f"  规则 {hit.pinned} 先给", f"  put first by rule {hit.pinned}"), style="yellow")
     return title.append(f"  {printable(hit.outdated)}", style="yellow") if hit.outdated else title
 
 

@@ -66,7 +66,8 @@ def show_sources(console: Console, answer: Answer) -> None:
 
 def headed(source: Source, indent: int = 4) -> Text:
     """A source's mark and place."""
-    return Text(padded(f"[{source.number}]", indent), style=MARK_STYLE) + _place(source)
+    head = Text(padded(f"[{source.number}]", indent), style=MARK_STYLE) + _place(source)
+    return head.append(tr("  已更正", "  edited"), style="yellow") if source.is_edited else head
 
 
 def show_end(console: Console, answer: Answer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -54,8 +55,13 @@ def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
     """Below a result's title: its arms as bars, the sum in figures, its tier and the words it holds."""
     labelled(console, tr("编号", "id"), hit.chunk.chunk_id)
     _bars(console, hit.arms, hit.rerank)
-    if figures is not None:
-        labelled(console, tr("得分", "score"), formula(figures))
+    if figures is not None:  # the score of a pinned one is people's, and no sum
+        labelled(
+            console, tr("得分", "score"), formula(replace(figures, shown=figures.total) if hit.pinned else figures)
+        )
+    if hit.pinned:
+        put = f"规则 {hit.pinned}：这个问题先给它，分数记为 1", f"rule {hit.pinned} puts it first: its score is 1"
+        labelled(console, tr("规则", "rule"), tr(*put))
     labelled(console, tr("层级", "tier"), _tier(hit.tier, hit.matched, hit.coverage, _similarity(hit.arms)))
 
 

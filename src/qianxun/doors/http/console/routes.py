@@ -13,6 +13,7 @@ from qianxun.doors.http.console.pages import (
     base_settings,
     bases,
     bench,
+    corrections,
     document,
     evaluation,
     examples,
@@ -31,7 +32,14 @@ MODULES: Final = (bench, bases, ask, evaluation, logs, graph, tables, examples, 
 PAGES: Final[tuple[Page, ...]] = tuple(module.PAGE for module in MODULES)
 
 # Pages that are reached from others.
-INNER: Final = (sign_in.router, bases.uploads, base_settings.router, document.router, receipts.router)
+INNER: Final = (
+    sign_in.router,
+    bases.uploads,
+    base_settings.router,
+    document.router,
+    receipts.router,
+    corrections.router,
+)
 
 router = APIRouter(include_in_schema=False)
 for _part in (assets.router, *INNER, *(module.router for module in MODULES)):

@@ -16,10 +16,11 @@ from markupsafe import Markup
 
 from qianxun.core.codec.passage import heading_path, title_of
 from qianxun.core.errors import BadInput
+from qianxun.core.governance.corrections import Correction, CorrectionQuery
 from qianxun.core.ingest_types import DocumentContent
-from qianxun.core.types import Piece, TableSpan, Text
+from qianxun.core.types import Corrected, Piece, TableSpan, Text
 from qianxun.doors.http.console.forms import ConsoleRoute, query
-from qianxun.doors.http.console.labels import STATE_KINDS, label
+from qianxun.doors.http.console.labels import CORRECTION_KINDS, CORRECTION_STATES, STATE_KINDS, label
 from qianxun.doors.http.console.marks import marked
 from qianxun.doors.http.console.render import render
 from qianxun.doors.http.context import BaseId, TenantEngine
@@ -55,6 +56,8 @@ class Block:
     text: Markup
     table: Rows | None = None
     is_lit: bool = False
+    corrected: Corrected | None = None
+    plain: str = ""  # its text, to be edited
 
 
 @router.get("/console/bases/{knowledge_base_id}/document")
@@ -63,7 +66,10 @@ async def document(request: Request, engine: TenantEngine, knowledge_base_id: Ba
     shown = await engine.contents.document(about.id, fields.raw("doc"))
     lit = (fields.whole("start", "start") or 0, fields.whole("end", "end") or 0)
     at = fields.whole("at", "at")
-    pieces = [Piece(c.start, c.end, c.text, kind=c.kind, headings=c.headings, page=c.page) for c in shown.chunks]
+    pieces = [
+        Piece(c.start, c.end, c.text, kind=c.kind, headings=c.headings, page=c.page, corrected=c.corrected)
+        for c in shown.chunks
+    ]
     first = fields.whole("from", "from")
     if first is None:
         first = _place(pieces, at, lit) // SHOWN * SHOWN
@@ -86,7 +92,16 @@ async def document(request: Request, engine: TenantEngine, knowledge_base_id: Ba
         waiting=shown.text.content[:20_000] if not shown.chunks else "",
         preview=await _preview(engine, shown, fields.whole("size", "块长"), fields.whole("overlap", "重叠")),
         has_source=request.state.access == "write",
+        elsewhere=await _not_in_text(engine, about.id, shown.state.doc_id),
+        correction_kinds=CORRECTION_KINDS,
+        correction_states=CORRECTION_STATES,
     )
+
+
+async def _not_in_text(engine: Engine, base: int, doc_id: str) -> list[Correction]:
+    """The document's corrections that no chunk shows: what is disabled, renamed, or needs a look."""
+    found = await engine.governance.corrections.page(base, CorrectionQuery(doc_id=doc_id))
+    return [one for one in found if one.is_active and not one.chunk_ids]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +146,11 @@ def _blocks(text: Text, pieces: Sequence[Piece], numbers: range, lit: tuple[int,
 
 
 def _block(text: Text, number: int, piece: Piece, before: int, lit: tuple[int, int], is_lit: bool) -> Block:
-    overlap = max(0, min(before, piece.end) - piece.start) if piece.kind == "text" else 0
+    is_edited = piece.corrected is not None and piece.corrected.original is not None
+    overlap = max(0, min(before, piece.end) - piece.start) if piece.kind == "text" and not is_edited else 0
     start = piece.start + overlap
-    body = text.content[start : piece.end]
-    table = _rows(text, piece, lit) if piece.kind == "table" else None
+    body = piece.text if is_edited else text.content[start : piece.end]
+    table = _rows(text, piece, lit) if piece.kind == "table" and not is_edited else None
     place = (lit[0] - start, lit[1] - start) if lit[1] > lit[0] else (0, 0)
     return Block(
         number,
@@ -146,6 +162,8 @@ def _block(text: Text, number: int, piece: Piece, before: int, lit: tuple[int, i
         marked(body, [place], "cited"),
         table,
         is_lit or (lit[1] > lit[0] and piece.start < lit[1] and lit[0] < piece.end),
+        piece.corrected,
+        piece.text,
     )
 
 
