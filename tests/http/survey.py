@@ -224,6 +224,7 @@ async def _settle(asked: Asking, url: str) -> Known:
     documents = (
         Document("d1", "住院费用报销比例为85%。", name="须知"),
         Document("d2", "门诊报销需要发票原件。", name="门诊"),
+        Document("123", "相似度阈值默认为 0.7。", name="RAG系统设计.md"),  # that the documented examples name
     )
     base = await asked.base(*documents)
     models = []
@@ -237,7 +238,7 @@ async def _settle(asked: Asking, url: str) -> Known:
     run = (await asked.post(f"/v1/evaluation-sets/{saved['set']['id']}/runs", {"mode": "fulltext"})).json()["data"]
     await asked.post(f"/v1/knowledge-bases/{base}/documents", {"doc_id": "gone", "name": "旧", "content": "旧的"})
     gone = (await asked.http.delete(f"/v1/knowledge-bases/{base}/documents/gone")).json()["data"]
-    pinned = {"kind": "pin", "chunk_ids": [f"c_{base}_d1_0"], "question": "报销比例"}
+    pinned = {"kind": "pin", "chunk_ids": [f"c_{base}_123_0"], "question": "阈值是多少"}
     correction = (await asked.post(f"/v1/knowledge-bases/{base}/corrections", pinned)).json()["data"]
     return {
         "path.correction_id": [correction["id"]],
@@ -252,7 +253,6 @@ async def _settle(asked: Asking, url: str) -> Known:
         "path.doc_id": ["d1", "d2"],
         "body.document_id": ["d1", "d2", "d3"],
         "body.chunk_id": [f"c_{base}_d1_0", f"c_{base}_d9_0"],
-        "body.chunk_ids": [[f"c_{base}_d1_0"], [f"c_{base}_d2_0"]],
         "path.user_id": ["u1"],
         "path.id": models,
         "body.knowledge_id": [str(base), "医保"],

@@ -29,7 +29,14 @@ def addresses(api: Mapping[str, dict[str, object]]) -> list[tuple[str, str]]:
     """(method, path) of every route of the OpenAPI document, with some value in every place."""
     fill = {"knowledge_base_id": "1001", "doc_id": "d", "user_id": "u", "model_type": "chat", "id": "1", "log_id": "1"}
     fill |= {"set_id": "1", "case_id": "1", "run_id": "1", "other_run_id": "1", "operation_id": "1"}
-    fill |= {"vector_store_id": "1001", "model": "医保", "file_id": "1001/d", "correction_id": "1"}
+    fill |= {
+        "vector_store_id": "1001",
+        "model": "医保",
+        "file_id": "1001/d",
+        "correction_id": "1",
+        "receipt_id": "r",
+        "subject_id": "u",
+    }
     found = []
     for path, methods in api.items():
         for name, value in fill.items():

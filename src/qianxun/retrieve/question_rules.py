@@ -68,8 +68,14 @@ async def _with_vectors(base: OpenBase, known: Sequence[QuestionRule]) -> tuple[
     for rule in known:
         if base.model is not None and rule.like < 1.0 and rule.model != base.model_name:
             rule = await _embedded(base, rule)
-        found.append(rule if rule.model == base.model_name else replace(rule, vector=None))
+        vector = rule.vector if rule.model == base.model_name else None
+        found.append(replace(rule, vector=_unit(vector), plain=plain_question(rule.question)))
     return tuple(found)
+
+
+def _unit(vector: Vector | None) -> Vector | None:
+    length = 0.0 if vector is None else float(np.linalg.norm(vector))
+    return None if vector is None or length == 0.0 else vector / np.float32(length)
 
 
 async def _embedded(base: OpenBase, rule: QuestionRule) -> QuestionRule:
@@ -100,17 +106,18 @@ async def matched_rules(
         return NO_RULES, []
     degraded: list[Degraded] = []
     own = plain_question(text)
-    by_meaning = [rule for rule in rules if rule.vector is not None and plain_question(rule.question) != own]
+    by_meaning = any(rule.vector is not None and rule.plain != own for rule in rules)
     if vector is None and by_meaning and serving.model is not None:
         try:
             model = serving.model
             vector = await in_model_thread(base, "embedding", model.name, model.embed_query, text)
         except Exception as error:  # any model may raise anything
             degraded.append(Degraded("rules", f"没有问题的向量，只按字面比对规则：{error}"))
+    vector = _unit(vector)
     pinned: dict[int, int] = {}
     excluded: dict[int, int] = {}
     for rule in rules:
-        if plain_question(rule.question) == own or _is_like(rule, vector):
+        if rule.plain == own or _is_like(rule, vector):
             here, there = (pinned, excluded) if rule.kind == "pin" else (excluded, pinned)
             for key in rule.chunk_keys:
                 there.pop(key, None)
@@ -121,5 +128,4 @@ async def matched_rules(
 def _is_like(rule: QuestionRule, vector: Vector | None) -> bool:
     if rule.vector is None or vector is None or rule.vector.shape != vector.shape:
         return False
-    lengths = float(np.linalg.norm(rule.vector)) * float(np.linalg.norm(vector))
-    return lengths > 0.0 and float(rule.vector @ vector) / lengths >= rule.like
+    return float(rule.vector @ vector) >= rule.like

@@ -165,7 +165,8 @@ class QuestionRule:
     like: float
     chunk_keys: tuple[int, ...]
     model: str = ""  # of the vector
-    vector: NDArray[np.float32] | None = None
+    vector: NDArray[np.float32] | None = None  # of unit length
+    plain: str = ""  # the question by its letters and figures alone
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,13 +95,12 @@ def list_corrections(
 
 def _shown(one: Correction) -> str:
     change = one.change
-    said = (
-        change.text or change.name or change.question or change.note or "、".join((*change.keywords, *change.questions))
-    )
-    said = said or "、".join((*(f"{name}={value}" for name, value in change.metadata.items()), *change.removed))
-    said = said or (one.anchor.quote if one.anchor is not None else "")
-    said = " ".join(said.split())
-    return said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
+    given = (f"{name}={value}" for name, value in change.metadata.items())
+    listed = "、".join((*change.keywords, *change.questions, *given, *change.removed))
+    quote = one.anchor.quote if one.anchor is not None else ""
+    text = change.text or change.name or change.question or change.note or listed or quote
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 
 
 @app.command(help="一条更正的全部 · one correction in full")
