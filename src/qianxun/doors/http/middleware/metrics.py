@@ -66,14 +66,54 @@ class AnswerTime:
     first_token: float | None = None  # seconds, of a streamed one
 
 
-def _children(metric: Metric, labels: Iterable[Key]) -> dict[Key, Metric]:
-    """Made once and looked up here: `labels` of the library takes a lock and makes strings at every call."""
-    return {label: metric.labels(*((label,) if isinstance(label, str) else label)) for label in labels}
+class _Children(dict[Key, Metric]):
+    """A metric by its labels, of a closed set. Made once and looked up here: `labels` of the library takes a lock and
+    makes strings at every call. Made when first used, and all of them (300) when somebody reads the metrics."""
+
+    def __init__(self, metric: Metric, labels: Iterable[Key]) -> None:
+        super().__init__()
+        self._metric: Metric = metric
+        self._labels: tuple[Key, ...] = tuple(labels)
+        self._known: frozenset[Key] = frozenset(self._labels)
+
+    def __missing__(self, label: Key) -> Metric:
+        if label not in self._known:
+            raise KeyError(label)
+        made: Metric = self._metric.labels(*((label,) if isinstance(label, str) else label))
+        self[label] = made
+        return made
+
+    def of(self, label: Key, other: Key) -> Metric:
+        """That of ``other`` where the label is not of the set."""
+        return self[label if label in self._known else other]
+
+    def fill(self) -> None:
+        for label in self._labels:
+            _ = self[label]
 
 
-def _count(counters: Mapping[str, Counter], names: Iterable[str]) -> None:
+class _Registry(CollectorRegistry):
+    """Shows also what was never counted, as 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.children: list[_Children[Any, Any]] = []
+
+    def collect(self) -> Iterable[Any]:
+        for children in self.children:
+            children.fill()
+        return super().collect()
+
+
+def _children(metric: Metric, labels: Iterable[Key], own: Mapping[str, Any]) -> _Children[Key, Metric]:
+    made = _Children(metric, labels)
+    own["registry"].children.append(made)
+    return made
+
+
+def _count(counters: _Children[str, Counter], names: Iterable[str]) -> None:
     for name in names:
-        counters.get(name, counters[OTHER]).inc()
+        counters.of(name, OTHER).inc()
 
 
 class Metrics:
@@ -81,7 +121,7 @@ class Metrics:
 
     def __init__(self, *, has_cache: bool = True) -> None:
         self._has_cache = has_cache
-        self.registry = registry = CollectorRegistry()
+        self.registry = registry = _Registry()
         own: dict[str, Any] = {"registry": registry}
         seconds = Histogram(
             "rag_search_duration_seconds",
@@ -92,13 +132,13 @@ class Metrics:
         )
         others = plugin_names("arm")
         stages = (*STAGES, *(f"recall.{arm}" for arm in others), OTHER)
-        self._seconds = _children(seconds, product(MODES, stages))
+        self._seconds = _children(seconds, product(MODES, stages), own)
         self._results = Histogram("rag_search_results", "Results of a search", **own, buckets=RESULTS)
         self._zero = Counter("rag_zero_results", "Searches that found nothing", **own)
         arms = Counter("rag_arm_failures", "Arms that failed or were late", ("arm",), **own)
-        self._arms = _children(arms, (*ARM_NAMES, *others, OTHER))
+        self._arms = _children(arms, (*ARM_NAMES, *others, OTHER), own)
         degraded = Counter("rag_degraded", "Answers that say a part is missing", ("part",), **own)
-        self._degraded = _children(degraded, (*PARTS, *others, *ANSWER_PARTS, OTHER))
+        self._degraded = _children(degraded, (*PARTS, *others, *ANSWER_PARTS, OTHER), own)
         self._failed = Counter("rag_search_failures", "Searches whose every arm failed", **own)
         self._hits = Counter("rag_cache_hits", "Searches answered from the cache", **own)
         self._misses = Counter("rag_cache_misses", "Searches that the cache had no answer to", **own)
@@ -112,7 +152,7 @@ class Metrics:
         self._queue = Gauge("rag_queue_depth", "Writes that wait for the index, as of now", **own)
         self._vectors = Gauge("rag_vectors", "Vectors of chunks and attached questions, of all tenants", **own)
         about = "Bytes on disk: the records' database, and the index in the data folder"
-        self._disk = _children(Gauge("rag_disk_bytes", about, ("part",), **own), STORED)
+        self._disk = _children(Gauge("rag_disk_bytes", about, ("part",), **own), STORED, own)
         self._used: tuple[float, StorageUse | None] = (-math.inf, None)
         about = "The quota of the tenant that reads this; without keys, of all that have one"
         self._quota = Gauge("rag_quota_limit", about, ("tenant", "kind"), **own)
@@ -144,7 +184,7 @@ class Metrics:
             (self._hits if recall.from_cache else self._misses).inc()
         if not recall.from_cache:  # the steps of a cached one are those of the search that filled the cache
             for step in recall.steps:
-                stage = self._seconds.get((done.mode, step.name)) or self._seconds[done.mode, OTHER]
+                stage = self._seconds.of((done.mode, step.name), (done.mode, OTHER))
                 stage.observe(step.seconds)
         parts = self._count_results(len(recall.results), recall.degraded)
         _count(self._arms, (part for part in parts if part in ARM_NAMES or part not in PARTS))
@@ -228,14 +268,14 @@ class _Layers:
             "rag_layer_duration_seconds", "Time of a layer that ran; total: of the whole", labels,
             **own, buckets=SEARCH_SECONDS,
         )  # fmt: skip
-        self._seconds = _children(seconds, [*layers, *((engine, TOTAL) for engine in LAYERS)])
+        self._seconds = _children(seconds, [*layers, *((engine, TOTAL) for engine in LAYERS)], own)
         results = Histogram("rag_layer_results", "Results that a layer let in", labels, **own, buckets=RESULTS)
-        self._results = _children(results, layers)
+        self._results = _children(results, layers, own)
         scores = Histogram("rag_layer_score", "The best score that a layer let in", labels, **own, buckets=SCORES)
-        self._scores = _children(scores, layers)
-        self._failures = _children(Counter("rag_layer_failures", "Layers that failed", labels, **own), layers)
+        self._scores = _children(scores, layers, own)
+        self._failures = _children(Counter("rag_layer_failures", "Layers that failed", labels, **own), layers, own)
         answers = Counter("rag_table_answers", "Questions that cells answer, or do not", ("outcome",), **own)
-        self._answers = _children(answers, TABLE_ANSWERS)
+        self._answers = _children(answers, TABLE_ANSWERS, own)
 
     def observe(self, done: LayeredRecall) -> None:
         self._seconds[done.kind, TOTAL].observe(done.seconds)
@@ -255,12 +295,12 @@ class _Answers:
     """How answers were made, how long they took, and what was wrong with them."""
 
     def __init__(self, own: dict[str, Any]) -> None:
-        def timed(name: str, about: str, label: str, known: Iterable[str]) -> dict[str, Histogram]:
-            return _children(Histogram(name, about, (label,), **own, buckets=ANSWER_SECONDS), (*known, OTHER))
+        def timed(name: str, about: str, label: str, known: Iterable[str]) -> _Children[str, Histogram]:
+            return _children(Histogram(name, about, (label,), **own, buckets=ANSWER_SECONDS), (*known, OTHER), own)
 
         about = "Answers, by who made them and how they ended"
         answers = Counter("rag_answers", about, ("mode", "form", "outcome"), **own)
-        self._count = _children(answers, product((*QUERY_MODES, OTHER), (*FORMS, OTHER), OUTCOMES))
+        self._count = _children(answers, product((*QUERY_MODES, OTHER), (*FORMS, OTHER), OUTCOMES), own)
         about = "Time of an answer that came to its end"
         self._seconds = timed("rag_answer_duration_seconds", about, "mode", QUERY_MODES)
         about = "Time to the first word of a streamed answer"
@@ -268,7 +308,7 @@ class _Answers:
         about = "Time of a step on the way to an answer"
         self._stages = timed("rag_answer_stage_seconds", about, "stage", (*NODES, *GRAPH_STAGES))
         flags = Counter("rag_answer_flags", "What models said and sources do not bear out", ("kind",), **own)
-        self._flags = _children(flags, (*FLAGS, OTHER))
+        self._flags = _children(flags, (*FLAGS, OTHER), own)
         self.in_flight = Gauge("rag_answers_in_flight", "Answers over HTTP that are under way", **own)
         self.waiting = Gauge("rag_answers_waiting", "Answers that wait for their turn", **own)
 
@@ -282,7 +322,7 @@ class _Answers:
             return
         self._seconds[mode].observe(done.seconds)
         for step in answer.trace:
-            self._stages.get(step.node, self._stages[OTHER]).observe(step.seconds)
+            self._stages.of(step.node, OTHER).observe(step.seconds)
         for stage in answer.steps:
             if stage.name in GRAPH_STAGES:
                 self._stages[stage.name].observe(stage.seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import UploadFile
@@ -16,9 +16,10 @@ from qianxun.doors.http.console.forms import ConsoleRoute, query
 from qianxun.doors.http.console.page import Page, Text
 from qianxun.doors.http.console.render import redirect, render, translate
 from qianxun.doors.http.context import TenantEngine, Writer
-from qianxun.engine.admin.examples import import_into, store_statistics
 from qianxun.engine.engine import Engine
-from qianxun.engine.example_library import example_library
+
+if TYPE_CHECKING:
+    from qianxun.engine.admin.examples import ImportReport, LibraryStatistics
 
 PAGE: Final = Page(
     "examples",
@@ -44,7 +45,7 @@ async def examples_page(request: Request, engine: TenantEngine) -> Response:
     values["is_own"] = engine.tenant == LOCAL_TENANT
     if values["is_own"]:
         try:
-            values["statistics"] = await asyncio.to_thread(store_statistics, engine.examples, NEAR)
+            values["statistics"] = await asyncio.to_thread(_statistics, engine)
             if question:
                 values["found"] = await asyncio.to_thread(_searched, engine, question)
         except NotFound:
@@ -54,7 +55,25 @@ async def examples_page(request: Request, engine: TenantEngine) -> Response:
     return render(request, "examples.html", **values)
 
 
+# What reads the library (its tables, migrations and workbooks) is a sixth of all that a service loads, for a page that
+# few open: it is imported there, in the thread of the work.
+
+
+def _statistics(engine: Engine) -> LibraryStatistics:
+    from qianxun.engine.admin.examples import store_statistics
+
+    return store_statistics(engine.examples, NEAR)
+
+
+def _imported(engine: Engine, file: Path) -> ImportReport:
+    from qianxun.engine.admin.examples import import_into
+
+    return import_into(engine.examples, file)
+
+
 def _searched(engine: Engine, question: str) -> list[Any]:
+    from qianxun.engine.example_library import example_library
+
     library = example_library(engine.examples, engine.settings)
     try:
         return list(library.retrieve(question))
@@ -74,7 +93,7 @@ async def import_file(request: Request, engine: TenantEngine) -> Response:
     with TemporaryDirectory() as folder:
         file = Path(folder) / f"examples{suffix}"
         await asyncio.to_thread(file.write_bytes, await upload.read())
-        report = await asyncio.to_thread(import_into, engine.examples, file)
+        report = await asyncio.to_thread(_imported, engine, file)
     if report.rejected:
         reasons = "；".join(f"{one.sheet} {one.row}：{one.reason}" for one in report.rejected[:3])
         raise BadInput(f"有 {len(report.rejected)} 行填错，一条也没有导入：{reasons}", hint="改好后再导入同一个文件")
