@@ -20,7 +20,7 @@ FILTERS: tuple[Filter, ...] = (
     Eq("user_id", "用户1"),
     Eq("project_id", "项目7"),
     In("doc_id", ("文档3", "文档4", "文档9")),  # each of some rows after one another
-    Range("metadata.part", ge=20),
+    Range("metadata.part", ge=120),  # one stretch, a fifth
 )
 
 
@@ -57,6 +57,7 @@ def test_sifted_or_looked_up_or_in_ranges(
     usual = answers(tmp_path / "usual")
     assert sum(len(ranking.keys) for ranking in usual) > 1_000
     monkeypatch.setattr(keywords, "LARGE", 100)
+    monkeypatch.setattr(keywords, "LONG", 5)
     for name, number in (("FEW", few), ("SIFTED", sifted), ("STRETCHES", stretches)):
         monkeypatch.setattr(keywords, name, number)
     for ranking, same in zip(answers(tmp_path / "other"), usual, strict=True):

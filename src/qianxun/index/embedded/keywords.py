@@ -41,7 +41,8 @@ HEAP_BYTES_PER_ROW = 20_000
 FEW = 5_000  # so many allowed rows are given to tantivy as a set; more are sifted from its hits
 SIFTED = 30_000  # hits of a large base are sifted sooner than 5,000 rows are looked up: 9 ms and 14 among 250,000
 LARGE = 50_000  # rows
-STRETCHES = 16  # of rows after one another, as those of documents are, are given as ranges: 1 ms instead of 14
+STRETCHES = 16  # of rows after one another, as those of a tenant often are, are given as ranges
+LONG = 500  # rows; fewer are looked up sooner than ranges are gone through
 POSTINGS_BYTES = 32 * MIB
 CACHED_TERMS = 50_000  # terms whose frequency a view keeps
 META = "meta.json"
@@ -282,7 +283,7 @@ def match(
     count = int(np.count_nonzero(allowed))
     if limit <= 0 or count == 0 or not (words or grams):
         return Matched(np.empty(0, dtype=np.int64), np.empty(0), top)
-    few = rows[allowed] if _is_set(count, len(rows), limit) else None
+    few = rows[allowed] if _is_set(allowed, count, limit) else None
     query = _query(view.schema, words, grams, require, gram_weight, few)
     with _Sound():
         within = None if count == len(rows) else allowed
@@ -295,9 +296,15 @@ def match(
     return Matched(slots, scores, top)
 
 
-def _is_set(count: int, rows: int, limit: int) -> bool:
-    """Whether so many allowed rows of all are given to tantivy as a set."""
-    return count < rows and count <= FEW and (rows <= LARGE or limit * rows > SIFTED * count)
+def _is_set(allowed: NDArray[np.bool_], count: int, limit: int) -> bool:
+    """Whether so many allowed rows are given to tantivy, rather than sifted from its hits."""
+    if count == len(allowed):
+        return False
+    if len(allowed) <= LARGE:
+        return count <= FEW
+    if LONG < count < len(allowed) // 4 and np.count_nonzero(allowed[1:] & ~allowed[:-1]) < STRETCHES:
+        return True
+    return count <= FEW and limit * len(allowed) > SIFTED * count
 
 
 def _informative(view: KeywordView, words: Sequence[str], grams: Sequence[str]) -> Sequence[str]:
@@ -457,7 +464,7 @@ def _among(schema: Any, rows: Keys) -> Any:
     from tantivy import FieldType, Occur, Query
 
     starts = np.flatnonzero(np.diff(rows, prepend=rows[0] - 2) != 1)
-    if len(starts) > STRETCHES or 2 * len(starts) > len(rows):
+    if len(starts) > STRETCHES or len(rows) <= LONG:
         return Query.term_set_query(schema, "row", rows.tolist())
     ends = [*(starts[1:] - 1).tolist(), len(rows) - 1]
     stretches = zip(rows[starts].tolist(), rows[ends].tolist(), strict=True)
