@@ -47,7 +47,7 @@ def test_a_key_is_shown_once_alone_on_stdout(run: Run, records: Records) -> None
     plaintext = made.out.strip()
     assert re.fullmatch(r"qx_[\w-]{43}", plaintext)
     with records.reading() as tx:
-        assert keys.find(tx, plaintext) == keys.KeyHolder(1, "甲", "read")
+        assert keys.find(tx, plaintext) == keys.KeyHolder(1, "甲", "read", "unlabelled")
     told = run("keys", "list")
     assert (plaintext not in told.out, "甲" in told.out, "报表" in told.out) == (True, True, True)
 

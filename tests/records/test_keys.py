@@ -35,7 +35,7 @@ def holder(records: Records, plaintext: str) -> keys.KeyHolder | None:
 def test_a_key_is_256_bits_and_lets_its_tenant_in(records: Records) -> None:
     row, plaintext = issue(records, "甲", "read", "报表")
     assert re.fullmatch(r"qx_[A-Za-z0-9_-]{43}", plaintext)
-    assert holder(records, plaintext) == keys.KeyHolder(row.id, "甲", "read")
+    assert holder(records, plaintext) == keys.KeyHolder(row.id, "甲", "read", "unlabelled")
     assert len({issue(records)[1] for _ in range(50)}) == 50
 
 

@@ -132,6 +132,7 @@ class DocumentQuery:
     valid_on: str = ""  # a day on which it is in force, by its own dates
     since: datetime | None = None  # changed then or later …
     until: datetime | None = None  # … and before then
+    access: str = ""  # those with this access label
 
 
 @dataclass(frozen=True, slots=True)

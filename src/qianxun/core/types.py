@@ -444,3 +444,4 @@ class DocumentState:
     tags: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=dict)
     validity: Validity = NO_VALIDITY
+    access: tuple[str, ...] = ()  # labels of those who may see it; none: everybody

@@ -158,6 +158,10 @@ class Engine:
         it may not see is not there; without labels, as anybody sees it. Raises BadInput for what is no label."""
         return replace(self, principal=principal_of(labels, name))
 
+    def on_behalf_of(self, principal: Principal | None) -> Engine:
+        """The same for a principal that was made out already; None: the owner, who sees everything."""
+        return self if principal == self.principal else replace(self, principal=principal)
+
     @property
     def registry(self) -> Registry:
         """The models that users of this tenant registered."""

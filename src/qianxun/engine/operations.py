@@ -20,7 +20,7 @@ from qianxun.engine.governance.quotas import quotas_of_all
 from qianxun.engine.storage import folder_bytes, index_folder
 from qianxun.records import Records, keys, listing
 from qianxun.records.database.disk_errors import is_disk_full
-from qianxun.records.governance import webhooks
+from qianxun.records.governance import access, webhooks
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,10 @@ class KeyLookup:
     async def live(self, key_id: int) -> keys.KeyHolder | None:
         """The same of a key that is known by its id. Raises RecordsUnavailable."""
         return await self.read(lambda tx: keys.live(tx, key_id))
+
+    async def hides_documents(self, tenant: str) -> bool:
+        """Whether anybody gave access labels in a base of the tenant. Raises RecordsUnavailable."""
+        return await self.read(lambda tx: access.has_labels(tx, tenant))
 
     async def any_ever(self) -> bool:
         """Returns True if a key has ever been created. Raises RecordsUnavailable."""

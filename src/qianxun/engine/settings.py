@@ -35,7 +35,13 @@ from qianxun.core.layered_options import TextEngine as TextEngine
 FILE_NAMES = ("qianxun.yaml", "qianxun.yml", "qianxun.json")
 PREFIX = "QIANXUN_"
 SEED_OUTER, SEED_INNER = "rag_system", "retrieval_strategy"
-PARTED_BY_COMMAS = ("outbound.allow", "examples.tables", "service.trusted_proxies", "service.cors_origins")
+PARTED_BY_COMMAS = (
+    "outbound.allow",
+    "examples.tables",
+    "service.trusted_proxies",
+    "service.cors_origins",
+    "access.algorithms",
+)
 TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
@@ -209,6 +215,25 @@ class Outbound:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Who asks: the principal of local doors, and tokens of an OpenID Connect issuer. Without ``issuer`` no token
+    counts."""
+
+    principal: str = ""  # of `qianxun mcp`: user:alice,group:财务; "": the owner, who sees everything
+    issuer: str = ""  # as its tokens have it: https://login.example.com/realms/main
+    audience: str = ""  # whom its tokens are for; needed with an issuer
+    jwks_url: str = ""  # where its keys are; a private address must be in `outbound.allow`
+    jwks_file: str = ""  # the same in a file, in its place
+    algorithms: tuple[str, ...] = ("RS256", "ES256")  # never one with a shared secret
+    user_claim: str = "sub"
+    groups_claim: str = "groups"
+    roles_claim: str = "roles"  # realm_access.roles: a claim within a claim
+    tenant: str = "local"  # whose bases tokens open
+    tenant_claim: str = ""  # the claim that names the tenant, in its place
+    leeway_seconds: float = 30.0  # by which clocks may differ
+
+
+@dataclass(frozen=True, slots=True)
 class Secrets:
     """What registered keys are encrypted with. "": a file in the data folder that only its owner can read."""
 
@@ -236,6 +261,7 @@ class Settings:
     parsing: Parsing = Parsing()
     service: ServiceSettings = ServiceSettings()
     outbound: Outbound = Outbound()
+    access: AccessSettings = AccessSettings()
     secrets: Secrets = Secrets()
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # "chunking.chunk_size" → where from
 

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -39,6 +39,7 @@ from qianxun.ingest.assemble import assemble
 from qianxun.ingest.ignore import IGNORE_FILE
 from qianxun.ingest.sources import Source, discover, document_id
 from qianxun.records import documents
+from qianxun.records.governance import access
 
 AHEAD = 8  # files that are parsed, or wait for a parser, while the one before them is indexed
 NAME_BYTES, SUFFIX_BYTES = 180, 20  # of an uploaded file's name: every file system takes as much
@@ -118,6 +119,8 @@ def _look(base: OpenBase, paths: Sequence[Path], labels: Labels, exclude: Sequen
     deleted = set() if restore else _deleted(base, [source.id for source in there])
     sources = [source for source in there if source.id not in deleted]
     changed = _changed(base, sources, labels)
+    if labels.access is not None:
+        _relabel(base, {source.id for source in sources}.difference(one.source.id for one in changed), labels.access)
     return _Looked(
         changed,
         len(sources) - len(changed),
@@ -126,6 +129,13 @@ def _look(base: OpenBase, paths: Sequence[Path], labels: Labels, exclude: Sequen
         sum(isinstance(item, Excluded) for item in found),
         tuple(source.path for source in there if source.id in deleted),
     )
+
+
+def _relabel(base: OpenBase, unchanged: Collection[str], labels: Sequence[str]) -> None:
+    """Gives access labels to documents that have not changed otherwise: nothing of them is read again."""
+    if unchanged:
+        with base.records.writing() as tx:
+            access.set_labels(tx, base.id, sorted(unchanged), labels)
 
 
 def _counted(accepted: Sequence[Accepted], unchanged: int) -> Report:
@@ -194,6 +204,7 @@ def merged_labels(earlier: Labels, labels: Labels) -> Labels:
         labels.content_type or earlier.content_type,
         labels.tags or earlier.tags,
         {**earlier.metadata, **labels.metadata},
+        labels.access,
     )
 
 
@@ -324,6 +335,8 @@ async def add_file(
         labels = merged_labels(earlier, labels)
     mark = fingerprint(base, file.fingerprint, name, PARSER_VERSION, labels)
     if known is not None and known.status == "indexed" and known.fingerprint == mark:
+        if labels.access is not None:
+            await asyncio.to_thread(_relabel, base, [file.id], labels.access)
         return Accepted(file.id, known.key, known.generation, "unchanged")
     origin, generation = source or name, known.generation if known else 0
     upload = Upload(base.about.tenant, base.id, file.id, name, labels, origin, relative_path, generation)

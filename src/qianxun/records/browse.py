@@ -20,6 +20,7 @@ from qianxun.core.types import Scalar, Text
 from qianxun.core.unicode import is_storable
 from qianxun.records import chunks, documents, graph, listing, rows
 from qianxun.records.database.statements import select_in
+from qianxun.records.governance import access
 from qianxun.records.outbox import append
 from qianxun.records.schema import DocumentRow, OutboxRow, PairRow, ValidityRow, VersionRow
 
@@ -40,6 +41,8 @@ def page(
     differ in how they compare JSON.
     """
     chosen = _chosen(knowledge_base, query)
+    if query.access:
+        chosen = chosen.where(DocumentRow.access_set.in_(access.sets_with(tx, knowledge_base, query.access)))
     total = _total(tx, chosen, query.where) if counted else None
     placed = _after(chosen, query.order, after).order_by(*_orders(query.order))
     found = _first(tx, placed, query.where, limit + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -13,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from sqlalchemy import Connection, Dialect, Row, bindparam, func, insert, select, update
 
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.governance.access import SEES, Sees, checked_labels
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import Compiled, compiled
 from qianxun.records.governance import audit
@@ -23,6 +25,14 @@ SCOPES: Final = ("read", "write")
 PREFIX: Final = "qx_"
 NAME_LIMIT: Final = 200
 LARGEST_ID: Final = (1 << 63) - 1
+HOLDER: Final[tuple[Any, ...]] = (
+    ApiKeyRow.id,
+    ApiKeyRow.tenant,
+    ApiKeyRow.scope,
+    ApiKeyRow.sees,
+    ApiKeyRow.vouches,
+    ApiKeyRow.principal,
+)
 _KEY: Final = re.compile(r"qx_[A-Za-z0-9_-]{43}", re.ASCII)
 _TENANT: Final = re.compile(r"[\w.-]{1,64}")
 
@@ -37,19 +47,40 @@ class KeyRow:
     name: str
     created_at: str
     revoked_at: str | None = None
+    sees: Sees = "everything"  # without a principal
+    vouches: bool = False  # may say on whose behalf it asks
+    principal: tuple[str, ...] = ()  # the labels of the one on whose behalf it always asks
 
 
 @dataclass(frozen=True, slots=True)
 class KeyHolder:
-    """The tenant and scope that a key grants."""
+    """The tenant and scope that a key grants, and on whose behalf it may ask."""
 
     id: int
     tenant: str
     scope: Scope
+    sees: Sees = "everything"
+    vouches: bool = False
+    principal: tuple[str, ...] = ()
 
 
-def create(tx: Connection, tenant: str, scope: Scope, name: str = "") -> tuple[KeyRow, str]:
-    """Creates a key. Returns its row and, this once, the key itself."""
+def create(
+    tx: Connection,
+    tenant: str,
+    scope: Scope,
+    name: str = "",
+    *,
+    sees: Sees | None = None,
+    vouches: bool = False,
+    principal: Sequence[str] = (),
+) -> tuple[KeyRow, str]:
+    """Creates a key. Returns its row and, this once, the key itself.
+
+    ``principal``: the labels of the one on whose behalf it always asks. ``vouches``: each request may name one. Without
+    either it shows what ``sees`` says; None: everything if it may write, else what has no access labels.
+    """
+    bound = checked_labels(principal)
+    _check_rights(scope, sees, vouches, bound)
     if not _TENANT.fullmatch(tenant):
         raise BadInput("租户名须为 1–64 个字母、汉字、数字或 . _ -", hint="换一个租户名再试")
     if scope not in SCOPES:
@@ -61,11 +92,38 @@ def create(tx: Connection, tenant: str, scope: Scope, name: str = "") -> tuple[K
     now = datetime.now(UTC)
     tx.execute(
         insert(ApiKeyRow).values(
-            id=number, digest=_digest(plaintext), tenant=tenant, scope=scope, name=name, created_at=now
+            id=number,
+            digest=_digest(plaintext),
+            tenant=tenant,
+            scope=scope,
+            name=name,
+            created_at=now,
+            sees=sees,
+            vouches=vouches,
+            principal=list(bound) or None,
         )
     )
-    audit.append(tx, "", "key.create", f"key:{number}", tenant=tenant, details={"scope": scope, "name": name})
-    return KeyRow(number, tenant, scope, name, now.isoformat(timespec="seconds")), plaintext
+    details: dict[str, Any] = {"scope": scope, "name": name}
+    rights = {"sees": sees, "vouches": vouches or None, "principal": list(bound) or None}
+    details |= {name: value for name, value in rights.items() if value is not None}
+    audit.append(tx, "", "key.create", f"key:{number}", tenant=tenant, details=details)
+    created = now.isoformat(timespec="seconds")
+    return KeyRow(number, tenant, scope, name, created, None, _shown(scope, sees, vouches), vouches, bound), plaintext
+
+
+def _check_rights(scope: Scope, sees: Sees | None, vouches: bool, principal: Sequence[str]) -> None:
+    """Raises BadInput for rights that contradict each other."""
+    if sees is not None and sees not in SEES:
+        raise BadInput(f"没有名为 {sees!r} 的可见范围", hint=f"可用：{'、'.join(SEES)}")
+    if principal and (scope != "read" or vouches or sees is not None):
+        raise BadInput("绑定主体的密钥只能读，也不能代表别人", hint="去掉 --vouch 与 --sees，用 --scope read")
+
+
+def _shown(scope: str, sees: str | None, vouches: bool) -> Sees:
+    """What a key shows without a principal. Of one that may name them and did not, nothing is taken for granted."""
+    if sees is None:
+        return "everything" if scope == "write" and not vouches else "unlabelled"
+    return "everything" if sees == "everything" else "unlabelled"
 
 
 def find(tx: Connection, plaintext: str) -> KeyHolder | None:
@@ -73,22 +131,25 @@ def find(tx: Connection, plaintext: str) -> KeyHolder | None:
     if not _KEY.fullmatch(plaintext):
         return None
     found = _live(tx.dialect).rows(tx, {"digest": _digest(plaintext)})
-    return KeyHolder(*found[0]) if found else None
+    return _holder(found[0]) if found else None
 
 
 def live(tx: Connection, key: int) -> KeyHolder | None:
     """The holder of the key with this id; None for one that is unknown or revoked."""
-    columns: tuple[Any, ...] = (ApiKeyRow.id, ApiKeyRow.tenant, ApiKeyRow.scope)
-    found = tx.execute(select(*columns).where(ApiKeyRow.id == key, ApiKeyRow.revoked_at.is_(None))).first()
-    return KeyHolder(*found) if found else None
+    found = tx.execute(select(*HOLDER).where(ApiKeyRow.id == key, ApiKeyRow.revoked_at.is_(None))).first()
+    return _holder(found) if found else None
+
+
+def _holder(row: Sequence[Any]) -> KeyHolder:
+    number, tenant, scope, sees, vouches, principal = row
+    return KeyHolder(number, tenant, scope, _shown(scope, sees, bool(vouches)), bool(vouches), tuple(principal or ()))
 
 
 @lru_cache
 def _live(dialect: Dialect) -> Compiled:
     """Run by every request."""
     live = (ApiKeyRow.digest == bindparam("digest", type_=ApiKeyRow.digest.type)) & ApiKeyRow.revoked_at.is_(None)
-    columns: tuple[Any, ...] = (ApiKeyRow.id, ApiKeyRow.tenant, ApiKeyRow.scope)
-    return compiled(select(*columns).where(live), dialect)
+    return compiled(select(*HOLDER).where(live), dialect)
 
 
 def listed(tx: Connection) -> list[KeyRow]:
@@ -132,5 +193,13 @@ def _digest(plaintext: str) -> str:
 def _row(found: Row[Any]) -> KeyRow:
     revoked = None if found.revoked_at is None else found.revoked_at.isoformat(timespec="seconds")
     return KeyRow(
-        found.id, found.tenant, found.scope, found.name, found.created_at.isoformat(timespec="seconds"), revoked
+        found.id,
+        found.tenant,
+        found.scope,
+        found.name,
+        found.created_at.isoformat(timespec="seconds"),
+        revoked,
+        _shown(found.scope, found.sees, bool(found.vouches)),
+        bool(found.vouches),
+        tuple(found.principal or ()),
     )

@@ -16,6 +16,7 @@ from qianxun.records.database.server import server_of
 from qianxun.records.database.statements import select_in
 from qianxun.records.governance import validity
 from qianxun.records.schema import (
+    AccessSetRow,
     ChunkRow,
     DocumentRow,
     OutboxRow,
@@ -50,7 +51,9 @@ def state_query() -> Any:
         *validity.COLUMNS_SHOWN,
     )
     known = (ValidityRow.document_key == DocumentRow.key) & (ValidityRow.generation == DocumentRow.generation)
-    return select(DocumentRow.__table__, *shown, chunks).join(VersionRow, version).outerjoin(ValidityRow, known)
+    query = select(DocumentRow.__table__, *shown, AccessSetRow.labels.label("access_labels"), chunks)
+    query = query.join(VersionRow, version).outerjoin(ValidityRow, known)
+    return query.outerjoin(AccessSetRow, AccessSetRow.id == DocumentRow.access_set)
 
 
 def state(tx: Connection, knowledge_base: int, doc_id: str) -> DocumentState:
@@ -169,6 +172,7 @@ def _state(row: Row[Any], unseen: Collection[int]) -> DocumentState:
         tags=tuple(row.tags),
         metadata=rows.metadata_of(row.metadata),
         validity=validity.validity_in(row.valid_from, row.valid_until, row.supersedes, row.read_fields),
+        access=tuple(row.access_labels or ()),
     )
 
 

@@ -53,9 +53,10 @@ SHAPES: Final[Mapping[type, Shape]] = {
     LogEntry: Shape(
         {"params": "retrieval_params", "mode": "retrieval_mode"},
         absent={"tenant": "local", "results": (), "is_zero": None},
+        newer=("principal",),
     ),
     TableAnswer: Shape(newer=("understood", "leftover")),
-    DocumentState: Shape(newer=("validity",)),
+    DocumentState: Shape(newer=("validity", "access")),
     UserModel: Shape({"masked_key": "api_key"}),
     KnowledgeBase: Shape(absent={"tenant": LOCAL_TENANT, "identity": ""}),
 }

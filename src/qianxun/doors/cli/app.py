@@ -20,6 +20,7 @@ from qianxun.doors.cli.commands.documents import add, delete, show
 from qianxun.doors.cli.commands.evaluate import evaluate, tune
 from qianxun.doors.cli.commands.evaluation_sets import app as evaluation_sets
 from qianxun.doors.cli.commands.examples import app as examples
+from qianxun.doors.cli.commands.governance.access import app as access
 from qianxun.doors.cli.commands.governance.audit import app as audit
 from qianxun.doors.cli.commands.governance.corrections import app as corrections
 from qianxun.doors.cli.commands.governance.documents import documents
@@ -145,6 +146,7 @@ app.add_typer(graph, name="graph")
 app.add_typer(examples, name="examples")
 app.add_typer(models, name="models")
 app.add_typer(keys, name="keys")
+app.add_typer(access, name="access")
 app.add_typer(audit, name="audit")
 app.add_typer(receipts, name="receipts")
 app.add_typer(quotas, name="quotas")

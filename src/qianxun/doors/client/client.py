@@ -16,6 +16,7 @@ from qianxun.core.answer_types import Answer, AnswerEvent
 from qianxun.core.codec.wire import read_answer, read_chunk, read_explained, read_layered, read_log, read_recall
 from qianxun.core.errors import BadQuery, NotFound, ServiceUnavailable
 from qianxun.core.explanation import Explained
+from qianxun.core.governance.access import checked_labels
 from qianxun.core.ingest_types import Labels, Report, Watch
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import SLOW_MS
@@ -78,10 +79,17 @@ class Client:
         key: str = "",
         timeouts: Timeouts | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        principal: Sequence[str] = (),
     ) -> None:
+        """``principal``: the labels of the one on whose behalf it asks, with a key that may say so."""
         self._timeouts = timeouts or Timeouts()
         self._arguments: dict[str, Any] = {"key": key, "timeouts": self._timeouts, "transport": transport}
-        self._connection = Connection(url, key, self._timeouts, transport)
+        self._arguments["principal"] = tuple(principal)
+        self._connection = Connection(url, key, self._timeouts, transport, tuple(principal))
+
+    def as_principal(self, *labels: str) -> Client:
+        """Another client, to be closed as well, that asks on behalf of one with these labels: ``user:alice``."""
+        return Client(self.url, **{**self._arguments, "principal": checked_labels(labels)})
 
     def twin(self) -> Client:
         """Another client of the same service, with connections of its own: for another event loop."""

@@ -7,10 +7,11 @@ import json
 import math
 import ssl
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, NoReturn, Protocol
+from urllib.parse import quote
 
 import httpx
 
@@ -82,7 +83,12 @@ class Connection:
     """Asks one service. Connections are kept between requests; `close` lets go of them."""
 
     def __init__(
-        self, url: str, key: str, timeouts: Timeouts, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        url: str,
+        key: str,
+        timeouts: Timeouts,
+        transport: httpx.AsyncBaseTransport | None = None,
+        principal: Sequence[str] = (),
     ) -> None:
         self._timeouts = timeouts
         self._random = Random()
@@ -90,7 +96,12 @@ class Connection:
         self._has_key = bool(key.strip())
         self._client = httpx.AsyncClient(
             base_url=self._base,
-            headers={"user-agent": "qianxun", "accept": "application/json", **_authorization(key)},
+            headers={
+                "user-agent": "qianxun",
+                "accept": "application/json",
+                **_authorization(key),
+                **({"x-principal": ",".join(quote(label, safe=":") for label in principal)} if principal else {}),
+            },
             timeout=httpx.Timeout(timeouts.answer_seconds, connect=timeouts.connect_seconds),
             limits=httpx.Limits(keepalive_expiry=KEEP_ALIVE_SECONDS),
             follow_redirects=False,  # the key goes only where its owner sent it

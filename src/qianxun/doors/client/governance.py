@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from qianxun.core.codec.plain import read
 from qianxun.core.codec.wire import SHAPES
+from qianxun.core.governance.access import AccessRule, DocumentAccess, checked_prefix
 from qianxun.core.governance.audit import AuditEntry, AuditVerdict
 from qianxun.core.governance.quotas import QuotaUse
 from qianxun.core.governance.receipts import Receipt, read_receipt
@@ -47,6 +48,65 @@ class ServiceGovernance:
     @property
     def corrections(self) -> ServiceCorrections:
         return ServiceCorrections(self.ask)
+
+    @property
+    def access(self) -> ServiceAccess:
+        return ServiceAccess(self.ask)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccess:
+    """Who may see which documents: `qianxun.engine.governance.access` over HTTP."""
+
+    ask: Ask
+
+    async def list(
+        self, knowledge_base: int, *, label: str = "", limit: int = 100, after: str = ""
+    ) -> tuple[DocumentAccess, ...]:
+        """The documents that have labels, or this one, in the order of their ids."""
+        params = {"limit": str(limit)} | {name: value for name, value in (("label", label), ("after", after)) if value}
+        return await self.ask(Request("GET", f"{BASES}/{knowledge_base}/access", params=params), _access)
+
+    async def labels(self, knowledge_base: int) -> dict[str, int]:
+        """Label → the number of documents that have it."""
+        request = Request("GET", f"{BASES}/{knowledge_base}/access", params={"limit": "1"})
+        return await self.ask(request, lambda data: dict(data["labels"]))
+
+    async def set(
+        self, knowledge_base: int, doc_ids: Sequence[str], labels: Sequence[str]
+    ) -> tuple[DocumentAccess, ...]:
+        """Gives documents labels of their own; none: they are for everybody."""
+        return await self._set(knowledge_base, doc_ids, [*labels])
+
+    async def clear(self, knowledge_base: int, doc_ids: Sequence[str]) -> tuple[DocumentAccess, ...]:
+        """Takes away documents' own labels: those of the rules count again."""
+        return await self._set(knowledge_base, doc_ids, None)
+
+    async def _set(self, knowledge_base: int, doc_ids: Sequence[str], labels: Any) -> tuple[DocumentAccess, ...]:
+        body = {"doc_ids": [*doc_ids], "labels": labels}
+        return await self.ask(Request("PUT", f"{BASES}/{knowledge_base}/access", body), _access)
+
+    async def rules(self, knowledge_base: int) -> tuple[AccessRule, ...]:
+        return await self.ask(Request("GET", f"{BASES}/{knowledge_base}/access/rules"), _rules)
+
+    async def set_rule(self, knowledge_base: int, prefix: str, labels: Sequence[str]) -> AccessRule:
+        """What is in the folder, or comes from the source, has these labels, unless it has its own."""
+        body = {"prefix": prefix, "labels": [*labels]}
+        found = await self.ask(Request("PUT", f"{BASES}/{knowledge_base}/access/rules", body), _rules)
+        return next(rule for rule in found if rule.prefix == checked_prefix(prefix))
+
+    async def remove_rule(self, knowledge_base: int, prefix: str) -> bool:
+        """Returns True if there was such a rule."""
+        request = Request("DELETE", f"{BASES}/{knowledge_base}/access/rules", params={"prefix": prefix})
+        return await self.ask(request, lambda data: bool(data["removed"]))
+
+
+def _access(data: Any) -> tuple[DocumentAccess, ...]:
+    return tuple(read(DocumentAccess, one, SHAPES) for one in data["documents"])
+
+
+def _rules(data: Any) -> tuple[AccessRule, ...]:
+    return tuple(read(AccessRule, one, SHAPES) for one in data["rules"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,11 +50,13 @@ def written_document(one: Document) -> dict[str, Any]:
     one = replace(one, metadata={**one.stated_dates(), **one.metadata})  # where the service keeps them, too
     left_out = ("id", "structure", "created_at", "updated_at")
     written = {name: value for name, value in plain(one).items() if value and name not in left_out}
+    written |= {} if one.access is None else {"access": list(one.access)}
     return {"name": one.name, "content": one.content, **written, "format": one.format}
 
 
 def written_labels(labels: Labels) -> dict[str, Any]:
-    return {name: value for name, value in plain(labels).items() if value}
+    """What says nothing is left out; but no access labels at all say that everybody may see it."""
+    return {name: value for name, value in plain(labels).items() if value or (name == "access" and value is not None)}
 
 
 # ── received ─────────────────────────────────────────────────────────────────────────────────────

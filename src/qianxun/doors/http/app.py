@@ -38,7 +38,7 @@ from qianxun.doors.http.native import (
     query,
     retrieval,
 )
-from qianxun.doors.http.native.governance import audit, corrections, quotas, receipts, webhooks
+from qianxun.doors.http.native.governance import access, audit, corrections, quotas, receipts, webhooks
 from qianxun.doors.http.openai import chat, embeddings, files, vector_stores
 from qianxun.doors.http.openai import models as openai_models
 from qianxun.doors.http.openai import responses as openai_responses
@@ -47,6 +47,7 @@ from qianxun.doors.http.responses import handle_error
 from qianxun.engine.admin.sessions import Sessions
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.quotas import SearchQuota
+from qianxun.engine.governance.tokens import token_verifier
 from qianxun.engine.operations import KeyLookup
 from qianxun.engine.settings import Settings
 
@@ -61,7 +62,7 @@ ROUTES: Final = (
     retrieval, layered, query, dify, rerank, vector_stores, chat, embeddings, health, bases, documents,
     explain, events, logs, evaluation_sets, operations, models,
     openai_models, openai_responses, files, mcp, api_docs, metrics, landing, audit, receipts, quotas, webhooks,
-    corrections,
+    corrections, access,
     console,
 )  # fmt: skip
 
@@ -115,6 +116,7 @@ def _service(engine: Engine, settings: Settings) -> Service:
         keys,
         Sessions(engine, keys),
         SearchQuota(engine.records, settings.folder),
+        token_verifier(settings),
     )
 
 

@@ -16,6 +16,7 @@ from qianxun.doors.http.concurrency import ConcurrencyLimit
 from qianxun.engine.admin.sessions import Sessions
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.quotas import SearchQuota
+from qianxun.engine.governance.tokens import TokenVerifier
 from qianxun.engine.operations import KeyLookup
 from qianxun.engine.settings import Settings
 
@@ -40,6 +41,7 @@ class Service:
     keys: KeyLookup
     sessions: Sessions  # of browsers
     quota: SearchQuota  # of searches, for tenants that have one
+    tokens: TokenVerifier  # of an OpenID Connect issuer
     readiness: Readiness = field(default_factory=Readiness)
 
 
@@ -49,8 +51,8 @@ def service_of(request: Request) -> Service:
 
 
 async def tenant_engine(request: Request) -> Engine:
-    """The engine of the tenant whose key the guard accepted."""
-    return service_of(request).engine.of(request.state.tenant)
+    """The engine of the tenant whose key the guard accepted, on behalf of the principal that it made out."""
+    return service_of(request).engine.of(request.state.tenant).on_behalf_of(request.state.principal)
 
 
 TenantEngine = Annotated[Engine, Depends(tenant_engine)]

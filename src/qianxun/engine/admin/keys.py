@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from qianxun.core.governance.access import Sees
 from qianxun.engine.admin.database import open_records
 from qianxun.engine.settings import Settings
 from qianxun.records import keys
@@ -10,10 +13,23 @@ from qianxun.records.keys import KeyRow, Scope
 __all__ = ["KeyRow", "Scope", "issue_key", "list_keys", "revoke_key"]
 
 
-def issue_key(settings: Settings, tenant: str, scope: Scope, name: str = "") -> tuple[KeyRow, str]:
-    """The new key's row and, this once, the key itself. Creates the database where there is none."""
+def issue_key(
+    settings: Settings,
+    tenant: str,
+    scope: Scope,
+    name: str = "",
+    *,
+    sees: Sees | None = None,
+    vouches: bool = False,
+    principal: Sequence[str] = (),
+) -> tuple[KeyRow, str]:
+    """The new key's row and, this once, the key itself. Creates the database where there is none.
+
+    ``vouches``: its requests may name the principal on whose behalf they come; ``principal``: it always asks on behalf
+    of one with these labels; ``sees``: what it shows without either (docs/operations.md).
+    """
     with open_records(settings) as records, records.writing() as tx:
-        return keys.create(tx, tenant, scope, name)
+        return keys.create(tx, tenant, scope, name, sees=sees, vouches=vouches, principal=principal)
 
 
 def list_keys(settings: Settings) -> list[KeyRow]:

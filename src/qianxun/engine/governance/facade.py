@@ -23,8 +23,7 @@ class Governance:
     @property
     def audit(self) -> AuditLog:
         """Who changed what. Raises Forbidden for an engine that reads on behalf of a principal."""
-        if self.engine.principal is not None:
-            raise read_only(self.engine.principal)
+        self._require_owner()
         return AuditLog(self.engine.records, self.engine.tenant)
 
     @property
@@ -35,13 +34,13 @@ class Governance:
     @property
     def quotas(self) -> Quotas:
         """What the tenant may have and do at most."""
+        self._require_owner()
         return Quotas(self.engine)
 
     @property
     def receipts(self) -> Receipts:
         """Deletions that can be proved. Raises Forbidden for an engine that reads on behalf of a principal."""
-        if self.engine.principal is not None:
-            raise read_only(self.engine.principal)
+        self._require_owner()
         return Receipts(self.engine)
 
     @property
@@ -53,4 +52,10 @@ class Governance:
     @property
     def webhooks(self) -> Webhooks:
         """Addresses that are told of events."""
+        self._require_owner()
         return Webhooks(self.engine)
+
+    def _require_owner(self) -> None:
+        """Raises Forbidden for an engine that reads on behalf of a principal."""
+        if self.engine.principal is not None:
+            raise read_only(self.engine.principal)

@@ -239,6 +239,37 @@ class ModelService:
         return BadModelReply(f"模型服务 {self.name} {reason}", hint=hint)
 
 
+def fetched(url: str, policy: UrlPolicy, limit: int, seconds: float, resolve: Resolve = system_addresses) -> bytes:
+    """What is at an address that passes the policy, at most ``limit`` bytes. Follows no redirects.
+
+    Raises BadInput for an address that does not pass, ModelUnavailable for what cannot be had.
+    """
+    checked = check_url(url, policy)
+    deadline = Deadline(time.monotonic() + seconds, never)
+    timeout = {"connect": deadline, "write": deadline, "read": deadline, "pool": seconds}
+    extensions = {"timeout": timeout, "sni_hostname": checked.host.removesuffix(".")}
+    headers: dict[str | bytes, str | bytes] = {
+        "Host": checked.authority,
+        "User-Agent": USER_AGENT,
+        "Accept-Encoding": "identity",
+    }
+    body = b""
+    try:
+        with (
+            _open_pool(checked, PinnedTransport(policy, resolve)) as pool,
+            pool.stream("GET", url, headers=headers, extensions=extensions) as response,
+        ):
+            for piece in response.iter_stream():
+                body += piece
+                if len(body) > limit:
+                    raise ModelUnavailable(f"{checked.authority} 的回复超过 {limit} 字节", hint="检查地址")
+    except _FAILURES as error:
+        raise ModelUnavailable(f"取不到 {checked.authority}：{_failure(error)}", hint="检查地址与网络") from error
+    if response.status != 200:
+        raise ModelUnavailable(f"{checked.authority} 回复了 {response.status}", hint="检查地址")
+    return body
+
+
 class RemoteModel:
     """What all clients of remote models have in common."""
 

@@ -40,6 +40,12 @@ def _version_query(dialect: Dialect) -> Compiled:
     return compiled(select(Counter.next).where(Counter.name == bindparam("name", type_=Counter.name.type)), dialect)
 
 
+def has_labels(tx: Connection, tenant: str) -> bool:
+    """Whether anybody gave labels in a base of the tenant."""
+    own = {bases.access_counter(base.id) for base in bases.every(tx, tenant=tenant)}
+    return any(name in own for name in tx.execute(select(Counter.name).where(Counter.name.like("access.%"))).scalars())
+
+
 def permitted_sets(tx: Connection, knowledge_base: int, labels: frozenset[str]) -> tuple[int, ...]:
     """The sets of which a principal with these labels has one label at least; and that of everybody."""
     own = select(AccessSetRow.id, AccessSetRow.labels).where(AccessSetRow.knowledge_base_id == knowledge_base)
@@ -72,10 +78,10 @@ def set_labels(
             f"知识库 {knowledge_base} 中没有文档“{storable(missing[0])[:80]}”", hint="用 qianxun kb show 查看已有的文档"
         )
     own = {row.key: given for row in found.values()}
-    _assign(tx, knowledge_base, own, {row.key: _paths(row) for row in found.values()}, always=True)
-    _note_change(tx, knowledge_base)
-    details = {"labels": None if given is None else list(given), "documents": len(chosen)}
-    audit.append(tx, "", "access.labels", "、".join(chosen), knowledge_base=knowledge_base, details=details)
+    if _assign(tx, knowledge_base, own, {row.key: _paths(row) for row in found.values()}, always=True):
+        _note_change(tx, knowledge_base)
+        details = {"labels": None if given is None else list(given), "documents": len(chosen)}
+        audit.append(tx, "", "access.labels", "、".join(chosen), knowledge_base=knowledge_base, details=details)
     return listed(tx, knowledge_base, chosen)
 
 
@@ -124,6 +130,12 @@ def page(
     query = query.where(DocumentRow.doc_id > storable(after))
     found = sorted(row.doc_id for row in select_in(tx, query, DocumentRow.access_set, sets))
     return listed(tx, knowledge_base, found[: max(limit, 0)])
+
+
+def sets_with(tx: Connection, knowledge_base: int, label: str) -> list[int]:
+    """The sets of labels that have this one."""
+    own = select(AccessSetRow.id, AccessSetRow.labels).where(AccessSetRow.knowledge_base_id == knowledge_base)
+    return [row.id for row in tx.execute(own) if label in row.labels]
 
 
 def labels_in_use(tx: Connection, knowledge_base: int) -> dict[str, int]:

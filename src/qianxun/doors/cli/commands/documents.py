@@ -55,6 +55,10 @@ def add(
     content_type: Annotated[str, typer.Option("--type", metavar="T", help="内容类型 · the content type")] = "",
     tag: Annotated[list[str] | None, typer.Option(metavar="X", help="标签，可多次 · a tag, repeatable")] = None,
     meta: Annotated[list[str] | None, typer.Option(metavar="K=V", help="元数据，可多次 · metadata, repeatable")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="L", help="谁能看见：user:、group: 或 role: 开头，可多次 · who may see them, repeatable"),
+    ] = None,
     sync: Annotated[
         bool, typer.Option("--sync", help="移除这些目录里已删除的文件的文档 · drop documents whose files are gone")
     ] = False,
@@ -75,9 +79,11 @@ def add(
     """放入文件与目录；没有变化的文件会跳过 · take in files and folders; unchanged ones are passed over"""
     if not sync:
         _check_without_sync(yes, restore)
+    from qianxun.core.governance.access import checked_labels
     from qianxun.core.ingest_types import Labels
 
-    labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()))
+    access = None if label is None else checked_labels(label)
+    labels = Labels(user, project, content_type, tuple(tag or ()), metadata_of(meta or ()), access)
     started = time.perf_counter()
     session = session_of(context)
     request = Request(session.start, kb, tuple(paths), labels, tuple(exclude or ()), sync, yes, restore)

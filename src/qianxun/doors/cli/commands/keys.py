@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 app = typer.Typer(help="服务的密钥 · keys to the service", no_args_is_help=True)
 
 
+class Sees(StrEnum):
+    everything = "everything"
+    unlabelled = "unlabelled"
+
+
 class Scope(StrEnum):
     read = "read"
     write = "write"
@@ -31,12 +36,30 @@ def create(
     tenant: Annotated[str, typer.Option(metavar="T", help="哪个租户的 · whose it is")] = "local",
     scope: Annotated[Scope, typer.Option(help="只读，还是也能写 · what it may do")] = Scope.write,
     name: Annotated[str, typer.Option(metavar="N", help="给谁、做什么用 · what it is for")] = "",
+    vouch: Annotated[
+        bool,
+        typer.Option("--vouch", help="可用 X-Principal 代表别人检索 · may say on whose behalf it asks (X-Principal)"),
+    ] = False,
+    principal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="L", help="总以这些访问标签检索，可多次 · always asks as one with these labels"),
+    ] = None,
+    sees: Annotated[
+        Sees | None,
+        typer.Option(
+            help="没有主体时看得到什么；写密钥默认全部，其余默认没有标签的 · what it shows without a principal",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     from qianxun.engine.admin.keys import issue_key
 
     settings = session_of(context).settings()
-    row, plaintext = issue_key(settings, tenant, scope.value, name)
+    shown: Any = sees.value if sees is not None else None
+    row, plaintext = issue_key(
+        settings, tenant, scope.value, name, sees=shown, vouches=vouch, principal=principal or ()
+    )
     if as_json:
         print_json({**asdict(row), "key": plaintext})
         return

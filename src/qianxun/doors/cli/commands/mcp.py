@@ -69,6 +69,10 @@ async def _serve(session: Session, library: Any, names: list[str], wire: Wire) -
     from qianxun.doors.mcp.ids import local_address, service_address
     from qianxun.doors.mcp.stdio import Answers, lines
 
+    if not session.url and (principal := session.settings().access.principal):
+        from qianxun.core.governance.access import read_principal
+
+        library = library.on_behalf_of(read_principal(principal))
     found = [await find_base(library, name, session.start) for name in names]
     address = service_address(library.url) if session.url else local_address
     collection = Collection(library, address, frozenset(base.id for base in found) if found else None)

@@ -22,12 +22,15 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qianxun.core.errors import Forbidden, NotFound, QianxunError, Unauthorized
+from qianxun.core.governance.access import Principal
 from qianxun.core.governance.actor import acting_as
 from qianxun.core.limits import MIB
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.doors.http.console.forms import SESSION_COOKIE
 from qianxun.doors.http.context import Service, read_only_key
+from qianxun.doors.http.middleware.principals import X_PRINCIPAL, named_principal, principal_for
 from qianxun.doors.http.responses import error_response, path_exists, prefers_english, problem, unknown_path_message
+from qianxun.engine.governance.tokens import looks_like_token
 from qianxun.engine.operations import KeyHolder
 
 OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/console/sign-in"})  # need no key
@@ -43,6 +46,12 @@ READ_PATHS: Final = (
     "/console/answer", "/console/sign-out",
 )  # fmt: skip
 UPLOAD_PATH: Final = re.compile(r"/(v1/knowledge-bases|console/bases)/[^/]+/documents(/.*)?", re.DOTALL)
+# What tells of bases as a whole, or of others' doings: for owners.
+OWNER_PATH: Final = re.compile(
+    r"(?:/v1)?(?:/.*)?/(?:audit|receipts|webhooks?|quotas?|exports?|evaluation-sets?|evaluations?|operations|keys)"
+    r"(?:/.*)?|/user/api/.*|/metrics",
+    re.DOTALL,
+)
 HOST_AND_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9.-]+))(?::[0-9]{0,5})?")
 FORM_BYTES: Final = MIB  # of an upload form beside its file
 STALLED_SECONDS: Final = 30.0  # that a body may take for every …
@@ -63,7 +72,7 @@ class Guard:
     def __init__(self, app: ASGIApp, service: Service, clock: Clock = time.monotonic) -> None:
         self.app = app
         self.clock = clock
-        self.keys, self.sessions = service.keys, service.sessions
+        self.keys, self.sessions, self.tokens = service.keys, service.sessions, service.tokens
         self.body_bytes = service.settings.service.body_megabytes * MIB
         self.file_bytes = service.settings.parsing.file_megabytes * MIB + FORM_BYTES
         self.memory = _BodyMemory(BODIES_IN_MEMORY * self.body_bytes)
@@ -88,16 +97,35 @@ class Guard:
     async def _authorize(self, scope: Scope, headers: Headers) -> None:
         """Puts tenant and access into the request's state. Raises Unauthorized, Forbidden or NotFound."""
         state = scope.setdefault("state", {})
-        state["tenant"], state["access"], state["key_id"] = "", "", None
+        state["tenant"], state["access"], state["key_id"], state["principal"] = "", "", None, None
         if scope["path"] in OPEN or scope["path"].startswith(OPEN_FILES):
             return
         if not await self._requires_key():
             # A key that was sent is ignored: clients of other services cannot be configured without one.
             _check_is_local(scope, self.origins)
             state["tenant"], state["access"] = LOCAL_TENANT, "write"
+            if X_PRINCIPAL in headers:  # this machine may try out what others see
+                state["principal"] = named_principal(headers[X_PRINCIPAL])
+                _expect_read(scope, state["principal"])
+            return
+        token = _key(headers) or ""
+        if self.tokens.is_configured and looks_like_token(token):
+            verified = await self.tokens.verified(token)
+            state |= {"tenant": verified.tenant, "access": "read", "key_id": verified.principal.name}
+            state["principal"] = verified.principal
+            if X_PRINCIPAL in headers:
+                raise Forbidden("令牌已经说明了主体，不能再用 X-Principal 另指", hint="去掉请求头 X-Principal")
+            _expect_read(scope, verified.principal)
             return
         holder = await self._holder(scope, headers)
         state["tenant"], state["access"], state["key_id"] = holder.tenant, holder.scope, holder.id
+        state["principal"] = principal_for(holder, headers.get(X_PRINCIPAL), is_read=_is_read(scope))
+        if (
+            X_PRINCIPAL in headers
+            or holder.principal
+            or (_is_for_owners(scope, state["principal"]) and await self.keys.hides_documents(holder.tenant))
+        ):
+            _expect_read(scope, state["principal"])
         if state["access"] != "write" and not _is_read(scope):
             if not path_exists(scope):  # with another key it would not exist, either
                 raise NotFound(unknown_path_message(scope["path"]))
@@ -142,6 +170,20 @@ class Guard:
             await self.app(scope, body, send)
         finally:
             body.release()
+
+
+def _is_for_owners(scope: Scope, principal: Principal | None) -> bool:
+    return principal is not None and OWNER_PATH.fullmatch(scope["path"]) is not None
+
+
+def _expect_read(scope: Scope, principal: Principal | None) -> None:
+    """A principal reads. Raises Forbidden for anything else, and for what only owners look at."""
+    if principal is None:
+        return
+    if not path_exists(scope):
+        raise NotFound(unknown_path_message(scope["path"]))
+    if not _is_read(scope) or _is_for_owners(scope, principal):
+        raise Forbidden(f"以主体“{principal.shown}”的身份只能检索与查看", hint="改动与管理请用不代表任何主体的密钥")
 
 
 def _actor(state: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import BadInput, MissingExtra, NotFound, UnsupportedFile
 from qianxun.core.filters import EVERYTHING, Filter, read_filters
+from qianxun.core.governance.access import LABEL_LIMIT, LABELS_LIMIT, checked_label, checked_labels
 from qianxun.core.governance.validity import checked_as_of
 from qianxun.core.ingest_types import DocumentOrder, DocumentQuery, Labels
 from qianxun.core.limits import DOC_ID_LIMIT, MAX_ID, MIB, SOURCE_LIMIT
@@ -136,6 +137,12 @@ class DocumentLabels(RequestModel):
         description="可用于过滤；值为文字、数字、真假，或它们的列表；null 等于没有这一项",
         examples=[{"年份": 2026}],
     )
+    access: list[Annotated[str, Field(max_length=LABEL_LIMIT)]] | None = Field(
+        default=None,
+        max_length=LABELS_LIMIT,
+        description="谁能看见：user:、group: 或 role: 开头的访问标签；[] 为人人可见；不填则照旧，或随目录的规则",
+        examples=[["group:财务"]],
+    )
     doc_id: str | None = Field(
         default=None,
         min_length=1,
@@ -147,7 +154,8 @@ class DocumentLabels(RequestModel):
         metadata: dict[str, MetadataValue] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in self.metadata.items()
         }
-        return Labels(self.user_id, self.project_id, self.content_type, tuple(self.tags), metadata)
+        access = None if self.access is None else checked_labels(self.access)
+        return Labels(self.user_id, self.project_id, self.content_type, tuple(self.tags), metadata, access)
 
 
 class NewDocument(DocumentLabels):
@@ -184,7 +192,7 @@ class FileFields(DocumentLabels):
     )
 
 
-FIELD_EXAMPLES: Final[Mapping[str, Any]] = {"tags": ["2026"], "metadata": {"year": 2026}}
+FIELD_EXAMPLES: Final[Mapping[str, Any]] = {"tags": ["2026"], "metadata": {"year": 2026}, "access": ["group:finance"]}
 
 
 def _request_body(text: type[NewDocument]) -> dict[str, Any]:
@@ -194,7 +202,7 @@ def _request_body(text: type[NewDocument]) -> dict[str, Any]:
     as_form = FileFields.model_json_schema()
     fields = as_form["properties"]
     fields["file"] = {"type": "string", "format": "binary", "description": "文件本身"}
-    for name, kind in (("tags", "列表"), ("metadata", "键值对")):
+    for name, kind in (("tags", "列表"), ("metadata", "键值对"), ("access", "访问标签的列表")):
         example = json.dumps(FIELD_EXAMPLES[name])
         fields[name] = {"type": "string", "description": f"JSON 写的{kind}", "examples": [example]}
     as_form["required"] = ["file"]
@@ -257,6 +265,7 @@ def document_query(
     since: Annotated[AwareDatetime | None, Query(description="这时或以后改过的，带时区")] = None,
     until: Annotated[AwareDatetime | None, Query(description="这时以前改的，带时区")] = None,
     order: Annotated[DocumentOrder, Query(description="按编号、名称、新的在前、旧的在前")] = "id",
+    label: Annotated[str, Query(max_length=LABEL_LIMIT, description="只看有这个访问标签的")] = "",
 ) -> DocumentQuery:
     """Raises InvalidField."""
     where: Filter = EVERYTHING
@@ -268,7 +277,9 @@ def document_query(
     with blaming("valid_on", BadInput):
         day = checked_as_of(valid_on)
     plain = {"name": name, "status": status or "", "content_type": content_type, "suffix": suffix, "folder": folder}
-    return DocumentQuery(**plain, order=order, where=where, valid_on=day, since=since, until=until)
+    with blaming("label", BadInput):
+        access = checked_label(label) if label else ""
+    return DocumentQuery(**plain, order=order, where=where, valid_on=day, since=since, until=until, access=access)
 
 
 @router.get("", summary="列出文档", **returns(enveloped(DocumentPage), 400, 404, 422))
@@ -439,6 +450,8 @@ def _file_fields(form: Form) -> FileFields:
         fields["tags"] = _json("tags", fields["tags"], list)
     if "metadata" in fields:
         fields["metadata"] = _json("metadata", fields["metadata"], dict)
+    if fields.get("access"):
+        fields["access"] = _json("access", fields["access"], list)
     try:
         return FileFields.model_validate({name: value for name, value in fields.items() if value != ""})
     except ValidationError as error:
