@@ -261,8 +261,8 @@ def test_a_graph_that_cannot_be_had_is_said_and_missed(asking: Asking, monkeypat
     async def broken(*_: Any) -> Any:
         raise RuntimeError("no graph today")
 
-    monkeypatch.setattr("qianxun.answer.state.graph_of", broken)
-    monkeypatch.setattr("qianxun.graph.modes.graph_of", broken)
+    monkeypatch.setattr("qianxun.answer.state.current_graph", broken)
+    monkeypatch.setattr("qianxun.graph.modes.current_graph", broken)
     answer = asking.answer(SYMPTOMS)
     assert "多饮、多尿" in answer.answer
     assert any(each.part == "graph" and "no graph today" in each.reason for each in answer.degraded)

@@ -196,7 +196,7 @@ def test_without_its_graph_a_mode_gives_what_the_search_finds(
             raise error
 
         plain = await engine.retrieve(kb, QUESTION, top_k=3)
-        monkeypatch.setattr(modes, "graph_of", broken)
+        monkeypatch.setattr(modes, "current_graph", broken)
         answer = await engine.gather(kb, QUESTION, mode=mode, top_k=3)
         assert told(answer.found) == told(plain.found)
         assert [str(error) in each.reason for each in answer.degraded if each.part == "graph"] == [True]
@@ -209,7 +209,7 @@ def test_a_graph_that_takes_too_long_is_not_waited_for(tmp_path: Path, monkeypat
         async def slow(*_: object) -> None:
             await asyncio.sleep(60)
 
-        monkeypatch.setattr(modes, "graph_of", slow)
+        monkeypatch.setattr(modes, "current_graph", slow)
         monkeypatch.setattr(modes, "GRAPH_SECONDS", 0.05)
         answer = await engine.gather(kb, QUESTION, mode="mix", top_k=3)
         assert len(answer.found) == 3

@@ -30,9 +30,15 @@ _TABLED: Final = ("mix",)  # modes that look in every way there is
 
 async def retrieved(answering: Answering, state: AnswerState) -> tuple[AnswerState, Step]:
     """The state with what was found for its wording; the graph's context and the tables are those of the first."""
-    recall = await _searched(answering, state)
     is_first = not state.asked
-    table, failed = await table_reply(answering, state, state.wording) if is_first else (None, ())
+    # Neither needs what the other finds.
+    tables = asyncio.ensure_future(table_reply(answering, state, state.wording)) if is_first else None
+    try:
+        recall = await _searched(answering, state)
+        table, failed = (None, ()) if tables is None else await tables
+    finally:
+        if tables is not None:
+            tables.cancel()
     parts = await _part_replies(answering, state) if is_first and not isinstance(table, TableReply) else ()
     found = merged(state.found, recall.results, answering.options.top_k)
     beside = await _neighbours(answering, found[:EXTENDED])
