@@ -220,8 +220,8 @@ def _soak(minutes: float, seed: int) -> None:
     sys.stdout.write(
         f"{done.calls} calls, {done.failed} failed, {slope:+.1f} MB an hour at {done.samples[-1][1]:.0f} MB\n"
     )
-    if done.failed or slope > MOST_MEGABYTES_AN_HOUR:
-        sys.exit(f"memory may rise by {MOST_MEGABYTES_AN_HOUR:g} MB an hour")
+    if done.failed or not slope <= MOST_MEGABYTES_AN_HOUR:
+        sys.exit(f"memory may rise by {MOST_MEGABYTES_AN_HOUR:g} MB an hour; nan: too few calls to tell")
 
 
 def _read_hostile() -> None:

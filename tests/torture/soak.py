@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import sys
 import time
@@ -18,7 +19,9 @@ from tests.http.served import BASES, running
 
 MOST_MEGABYTES_AN_HOUR = 1.0
 WARMING_MINUTES, WARMING_SHARE = 10.0, 1 / 2  # of a shorter time this share
+WARMING_CALLS = 10_000  # caches fill by calls: on a busy machine ten minutes are too few of them
 SAMPLE_SECONDS = 2.0
+LEAST_SAMPLES = 60  # that a slope is fitted to
 DOCUMENTS = 200  # that are written again and again, and deleted
 WORDS = (
     "住院",
@@ -40,14 +43,17 @@ WORDS = (
 
 @dataclass(frozen=True)
 class Soak:
-    samples: Sequence[tuple[float, float]]  # seconds, megabytes
+    samples: Sequence[tuple[float, float, int]]  # seconds, megabytes, calls
     calls: int
     failed: int
 
     def slope(self, after: float) -> float:
-        """Megabytes an hour, fitted to the samples after so many seconds: the median of the slopes between any two of
-        them (Theil-Sen), which a few collections of garbage do not bend."""
-        late = np.array([sample for sample in self.samples if sample[0] >= after])
+        """Megabytes an hour, fitted to the samples after so many seconds and `WARMING_CALLS`: the median of the slopes
+        between any two of them (Theil-Sen), which a few collections of garbage do not bend. Not a number where the
+        machine was too busy for as many calls."""
+        late = np.array([sample[:2] for sample in self.samples if sample[0] >= after and sample[2] >= WARMING_CALLS])
+        if len(late) < LEAST_SAMPLES:
+            return math.nan
         first, second = np.triu_indices(len(late), max(1, len(late) // 4))
         moved = late[second] - late[first]
         return float(np.median(moved[:, 1] / moved[:, 0])) * 3600
@@ -68,7 +74,7 @@ def soak(folder: Path, minutes: float, seed: int) -> Soak:
 
 async def _work(url: str, process: psutil.Process, seconds: float, seed: int) -> Soak:
     chance, began = random.Random(seed), time.monotonic()
-    samples: list[tuple[float, float]] = []
+    samples: list[tuple[float, float, int]] = []
     calls = failed = 0
     async with httpx.AsyncClient(base_url=url, timeout=120, trust_env=False) as http:
         bases = [await _base(http, number) for number in range(3)]
@@ -82,7 +88,7 @@ async def _work(url: str, process: psutil.Process, seconds: float, seed: int) ->
 
         async def sample() -> None:
             while time.monotonic() - began < seconds:
-                samples.append((time.monotonic() - began, process.memory_info().rss / 2**20))
+                samples.append((time.monotonic() - began, process.memory_info().rss / 2**20, calls))
                 if len(samples) % 30 == 0:
                     sys.stdout.write(f"  {samples[-1][0] / 60:.0f} min: {samples[-1][1]:.1f} MB, {calls} calls\n")
                     sys.stdout.flush()

@@ -158,7 +158,8 @@ class Metrics:
         self._quota = Gauge("rag_quota_limit", about, ("tenant", "kind"), **own)
         self._quota_used = Gauge("rag_quota_used", "What is used of it", ("tenant", "kind"), **own)
         about = "Events that wait to be told to webhooks, and that were given up, of all tenants"
-        self._webhooks = _children(Gauge("rag_webhook_deliveries", about, ("status",), **own), ("pending", "failed"))
+        webhooks = Gauge("rag_webhook_deliveries", about, ("status",), **own)
+        self._webhooks = _children(webhooks, ("pending", "failed"), own)
         self._quota_refusals = Counter("rag_quota_refusals", "Searches that were refused for a quota", **own)
         self._recalls = Gauge("rag_recalls_in_flight", "Searches over HTTP that are under way", **own)
         self._recalls_waiting = Gauge("rag_recalls_waiting", "Searches that wait for their turn", **own)
