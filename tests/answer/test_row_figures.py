@@ -60,3 +60,29 @@ def test_what_is_worked_out_may_be_written_elsewhere_of_something_else() -> None
 def test_a_date_that_is_put_alike_is_the_same() -> None:
     notice = "自2024年9月1日起，收费标准调整如下：每小时5元。原2021年3月发布的办法中的收费标准同时停止执行。"
     assert accepted("自2024年9月1日起执行新的收费标准。", notice)
+
+
+BENEFITS = """| 级别 | 起付线（元） | 在职报销比例 | 退休报销比例 |
+| --- | --- | --- | --- |
+| 一级站 | 200 | 92% | 95% |
+| 二级站 | 500 | 88% | 92% |"""
+
+
+def test_a_figure_of_another_column_is_wrong() -> None:
+    assert accepted("在职人员在二级站报销88%。", BENEFITS)
+    assert accepted("退休人员在二级站报销92%。", BENEFITS, "退休人员的支付比例均提高10个百分点。")
+    assert not accepted("在职人员在二级站报销92%。", BENEFITS)
+
+
+def test_points_in_words_and_rates_by_the_month_are_read() -> None:
+    assert accepted("未备案的，比例降低十五个百分点。", "未备案自行外出的，比例降低15个百分点。")
+    assert not accepted("未备案的，比例降低十六个百分点。", "未备案自行外出的，比例降低15个百分点。")
+    assert accepted(
+        "银卡每月免费停车10小时。", "| 等级 | 免费停车（小时/月） |\n| --- | --- |\n| 银卡 | 10 |\n| 金卡 | 30 |"
+    )
+
+
+def test_a_figure_beside_its_own_companion_is_right() -> None:
+    prizes = "特等奖每人八千元，不超过学生总数的1%；一等奖每人五千元，不超过百分之五；二等奖每人三千元，不超过10%。"
+    assert accepted("一等奖每人5000元，不超过学生总数的5%。", prizes)
+    assert not accepted("一等奖每人5000元，不超过学生总数的10%。", prizes)

@@ -80,3 +80,20 @@ def test_what_does_not_add_up_is_not_answered(question: str) -> None:
 def test_a_column_of_the_whole_is_not_made_again() -> None:
     stated = table("销量", "店|上半年销量|下半年销量|全年销量", "甲店|1|2|4", "乙店|2|3|5")
     assert answer("甲店全年销量是多少", stated).text == "4"
+
+
+CARDS = table("权益", "等级|年费（元）|可否退款", "普通卡|0|否", "银卡|199|否", "金卡|499|是", "黑金卡|1299|是")
+FAULTS = table("故障", "代码|含义|需要送修", "E01|悬空|否", "E02|缠绕|否", "E07|电池异常|是", "E09|主板故障|是")
+
+
+@pytest.mark.parametrize(
+    ("question", "one", "text"),
+    [
+        ("哪些卡可以退款？", CARDS, "金卡、黑金卡"),
+        ("哪些故障需要送修", FAULTS, "电池异常、主板故障"),
+        ("不需要送修的故障代码有哪些", FAULTS, "E01、E02"),
+        ("年费最高的是哪张卡", CARDS, "黑金卡"),
+    ],
+)
+def test_lists_have_only_the_rows_of_which_it_is_so(question: str, one: Table, text: str) -> None:
+    assert answer(question, one).text == text

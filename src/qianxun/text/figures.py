@@ -103,7 +103,7 @@ _HUNDREDTHS: Final = r"(?P<more>[一二三四五六七八九](?=[\s，。；、,
 _PARTS: Final = re.compile(
     rf"(?P<whole>百|千|万)分之(?P<share>{_ARABIC}|[{_HAN}]+(?:点[{_HAN}]+)?)"
     rf"|(?P<below>[{_HAN_DIGIT}十]{{1,30}}|\d{{1,30}})分之(?P<above>[{_HAN_DIGIT}十]+|\d+)"
-    rf"|(?P<percent>{_SHARE})\s?(?:%|个?百分点)|(?P<mille>{_SHARE})\s?‰"
+    rf"|(?P<percent>{_SHARE})\s?(?:%|个?百分点)|(?P<points>[{_HAN}]{{1,12}}(?:点[{_HAN}]{{1,6}})?)个百分点|(?P<mille>{_SHARE})\s?‰"
     rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?{_HUNDREDTHS}|(?P<halved>一半)"
 )
 _CODE: Final = re.compile(
@@ -211,7 +211,7 @@ def _share(match: re.Match[str], text: str) -> Figure | None:
         below, above = _whole(match["below"]), _whole(match["above"])
         return Share(match.group(), (Decimal(above or 0) / below,)) if below else None
     size = 1000 if match["mille"] else 10 if match["tenths"] else _SCALES[match["whole"] or "百"]
-    value = _decimal(match["tenths"] or match["mille"] or match["share"] or match["percent"] or "")
+    value = _decimal(match["tenths"] or match["mille"] or match["share"] or match["percent"] or match["points"] or "")
     if value is None:
         return None
     if match["more"]:

@@ -172,11 +172,13 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
 
 
 def _lacks_thing(evidence: ReadEvidence, fit: float) -> bool:
-    """Returns True if the best line for a fact is barely enough, and lacks a thing that the question names."""
+    """Returns True if the best line for a fact is barely enough, and lacks a thing that the question names. A row of a
+    table has a name that may be most of the question: it must have all the rest as well."""
     own = [one for one in evidence.scored if one.is_own]
-    if evidence.query.kind != "fact" or fit >= BARELY or not own:
+    best = max(own, key=lambda one: one.fit, default=None)
+    if evidence.query.kind != "fact" or best is None or (fit >= BARELY and not best.line.is_row):
         return False
-    return not _names_all(evidence.query, max(own, key=lambda one: one.fit).line)
+    return not _names_all(evidence.query, best.line)
 
 
 def _names_all(query: EvidenceQuery, line: Line) -> bool:

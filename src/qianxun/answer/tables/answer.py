@@ -31,6 +31,8 @@ NEAREST: Final = "；下面是最接近的行"  # what a reason ends in, where t
 _MOST_SHOWN: Final = 20
 _SHOWS_CELLS: Final = ("lookup", "filter", "list", "max", "min", "top")  # as they are, and not what is computed of them
 _NAMES_TABLE: Final = re.compile("(?:表|单|册|明细|目录|统计|汇总|台账|一览|记录)$")
+_WHICH: Final = re.compile("哪(?:些|几|一)?[个家张种款所名位台间]?")
+_LONGEST_KIND: Final = 4  # characters of what the rows are called
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -166,7 +168,23 @@ def _refusal(query: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome
 
 def _open(query: TableQuery, sheet: Sheet, read: Understood) -> int:
     """The informative characters that neither the plan nor the table's surroundings explain."""
-    return query.unexplained(read.explained | sheet.about_in(query.text) | _requested_unit(query, sheet, read))
+    named = read.explained | sheet.about_in(query.text) | _requested_rows(query, sheet)
+    return query.unexplained(named | _requested_unit(query, sheet, read))
+
+
+def _requested_rows(query: TableQuery, sheet: Sheet) -> int:
+    """The characters of 哪家店 or 哪些卡 that say what the rows are: as their column is called, or all of them end."""
+    if sheet.label is None:
+        return 0
+    name = plain(sheet.columns[sheet.label].name)
+    cells = [cell for row, cell in enumerate(sheet.plain_cells(sheet.label)) if cell and row not in sheet.totals]
+    for hit in _WHICH.finditer(query.text):
+        for size in range(_LONGEST_KIND, 0, -1):
+            noun = query.text[hit.end() : hit.end() + size]
+            is_kind = name.endswith(noun) or all(cell.endswith(noun) for cell in cells)
+            if len(noun) == size and is_kind:
+                return span(hit.start(), hit.end() + size)
+    return 0
 
 
 def _requested_unit(query: TableQuery, sheet: Sheet, read: Understood) -> int:

@@ -145,8 +145,9 @@ def finish(scene: Scene, plan: Plan, cues: int, extra: Sequence[int] = ()) -> Un
     not explain is a misreading."""
     bounding = [*(condition.column for condition in plan.conditions), plan.measure]
     matches = [(c, met) for c, met in scene.columns if c in (*bounding, *plan.outputs, *extra)]
+    unsaid = (cue("table.kind_of_value"), cue("whether.prefix"))
     shares = [
-        1.0 if c in bounding and cue("table.kind_of_value").fullmatch(met.rest) else met.share for c, met in matches
+        1.0 if c in bounding and any(part.fullmatch(met.rest) for part in unsaid) else met.share for c, met in matches
     ]
     masks = (*(condition.mask for condition in plan.conditions), *(met.mask for _, met in matches))
     explained = cues | union(masks)

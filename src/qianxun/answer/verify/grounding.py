@@ -43,6 +43,7 @@ NEAR_RIVAL, FAR_OWN = 0.5, 0.2  # … where the figure itself is in another text
 BETTER: Final = 0.3  # … and that many more than around the figure itself
 _CLAUSE: Final = re.compile(r"[^，,；;。！？!?：:\n]*[，,；;。！？!?：:\n]*")
 _SENTENCE_END: Final = re.compile(r"[。！？!?；;\n]\s*\Z")
+_POINTS: Final = "百分点"
 _FEWEST: Final = 3  # pairs of characters that tell a clause from others
 
 
@@ -158,6 +159,8 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         return figure.plain in re.sub(r"[\s/-]", "", evidence.plain)
     if any(_is_amount(figure, number) for number in evidence.numbers):
         return True
+    if figure.written.startswith("每") and re.search(f"(?:[/／每按]|每个|一个)(?:{figure.unit})", evidence.plain):
+        return True  # 免费停车（小时/月） is what may be had 每月
     if any(_is_part_of_date(figure.unit, value, evidence) for value in figure.values):
         return True
     if figure.digits and Decimal(figure.digits) in evidence.bare and figure.values[-1] != Decimal(figure.digits):
@@ -315,6 +318,7 @@ def misplaced(sentence: str, source: Sequence[Occurrence], query: str = "", name
             rival = _most(here, rivals, is_alone)
             is_other = rival >= FITS and rival - _most(here, own, is_alone) >= BETTER
             is_other = is_other and not _is_framed(here, own, rivals)
+            is_other = is_other and not _is_accompanied(own, rivals, source, own_figures)
             if is_other or _is_of_other_subject(here, own, rivals):
                 yield one.figure
 
@@ -323,6 +327,15 @@ def _is_framed(answer: Occurrence, own: Sequence[Occurrence], rivals: Sequence[O
     """自9月1日起: the figure itself is put alike in the source, and no other is."""
     frames = {place.frame for place in own} - {place.frame for place in rivals}
     return bool(answer.frame) and answer.frame in frames
+
+
+def _is_accompanied(
+    own: Sequence[Occurrence], rivals: Sequence[Occurrence], source: Sequence[Occurrence], stated: Sequence[Occurrence]
+) -> bool:
+    """一等奖每人5000元，不超过5%: what else it states is beside this figure in the source, and beside no other."""
+    others = [place for place in source if any(_same(one.figure, place.figure) for one in stated)]
+    beside = {place.sentence for place in others if not any(_same(place.figure, one.figure) for one in own)}
+    return any(one.sentence in beside for one in own) and not any(one.sentence in beside for one in rivals)
 
 
 def _is_of_other_subject(answer: Occurrence, own: Sequence[Occurrence], rivals: Sequence[Occurrence]) -> bool:
@@ -363,7 +376,8 @@ def _rivals(one: Figure, other: Figure) -> bool:
         return not _same(one, other)
     if isinstance(one, Number) and isinstance(other, Number):
         return measured(one.unit) == measured(other.unit) and not same_amount(one, other)
-    return isinstance(one, Share) and isinstance(other, Share) and not _same(one, other)
+    is_kind = (_POINTS in one.written) == (_POINTS in other.written)  # a change is no share
+    return isinstance(one, Share) and isinstance(other, Share) and is_kind and not _same(one, other)
 
 
 def _parts(day: Day) -> tuple[int | None, int | None, int | None]:

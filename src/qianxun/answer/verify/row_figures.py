@@ -1,4 +1,4 @@
-"""Figures of a table's other rows: 强力洗的温度是40℃, where the row of 强力洗 has 70 and another has 40."""
+"""Figures of a table's other rows and columns: 强力洗的温度是40℃, where its row has 70 and another has 40."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from qianxun.answer.verify.arithmetic import is_computed
 from qianxun.answer.verify.grounding import Evidence, is_in
-from qianxun.text.chinese import fold
+from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import Code, Day, Figure, figures
 
 _TABLE: Final = re.compile(r"(?:^[ \t]*\|.*\|[ \t]*$\n?){2,}", re.MULTILINE)
@@ -18,14 +18,18 @@ _MOST_ROWS: Final = 400
 
 
 def of_other_rows(sentence: str, evidence: Evidence) -> list[Figure]:
-    """The figures of a sentence that names rows of a table, which only rows that it does not name have."""
+    """The figures of a sentence that names rows of a table, which only rows that it does not name have, or only columns
+    of another name."""
     stated: list[Figure] = [figure for figure in figures(sentence) if not isinstance(figure, Code | Day)]
     folded = fold(sentence)
     for text in evidence.texts if stated else ():
         for table in _TABLE.finditer(text):
-            others = _unnamed_rows(table.group().splitlines(), folded)
+            lines = table.group().splitlines()
+            others = _unnamed_rows(lines, folded)
             if not others:
                 continue
+            if misled := [one for one in stated if _is_of_other_column(one, lines, others, folded)]:
+                return misled
             rest = Evidence(
                 tuple(_without(one, others) if one == text else one for one in evidence.texts), evidence.names
             )
@@ -42,6 +46,23 @@ def _unnamed_rows(lines: Sequence[str], sentence: str) -> frozenset[str]:
     named = [name for name in rows.values() if name in sentence]
     named = [name for name in named if not any(name != other and name in other for other in named)]
     return frozenset(line for line, name in rows.items() if name not in named) if named else frozenset()
+
+
+def _is_of_other_column(figure: Figure, lines: Sequence[str], others: frozenset[str], sentence: str) -> bool:
+    """在职…89%, where the row has 84% below 在职报销比例 and 89% below 退休报销比例: by what sets the headers apart."""
+    header = _cells(lines[0])
+    pairs = [frozenset(gram for gram in grams(name) if len(gram) > 1) for name in header]
+    own = [one - frozenset().union(*(other for other in pairs if other is not one)) for one in pairs]
+    named = {at for at, one in enumerate(own) if at and one & frozenset(grams(sentence))}  # 0 names the rows
+    rows = [_cells(line) for line in lines[1:] if line not in others and not _RULE.fullmatch(line)]
+    places = {at for row in rows for at, cell in enumerate(row) if is_in(figure, sentence, Evidence.of((cell,)))}
+    rivals = [row[at] for row in rows for at in named if at < len(row) and figures(row[at])]
+    alike = [one for cell in rivals for one in figures(cell) if type(one) is type(figure)]
+    return bool(places) and not places & named and bool(alike) and len(named) == 1
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
 def _named(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
