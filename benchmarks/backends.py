@@ -1,10 +1,13 @@
 """The three index backends side by side: the same passages, the same questions, one run.
 
-    python -m benchmarks.backends [--count 20000] [--questions 100] [--milvus http://…:19530] [--only embedded,postgres]
+    python -m benchmarks.backends [--count 20000,100000] [--questions 100] [--milvus URL] [--only embedded,postgres]
 
 PostgreSQL is started from its wheel, Milvus is the light one (``milvus-lite``) unless another is named: of the light
 one read what we spend, not what it does. Seconds are of the processor, ours and the server's, so that other work on the
 machine does not blur them. Vectors are random projections of the passages' characters: nothing is embedded.
+
+Then one and two replicas, each a process of its own, ask the server the same questions at the same time. What a second
+one brings is worked out from what each spends on a search, as if replicas and server had a core each.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +45,9 @@ DIMENSION = 256
 BUCKETS = 8_192
 HUNDREDTH = Eq("user_id", "用户7")
 WORK = ("match", "nearest", "nearest of 1 %")
+STAMP = IndexStamp("投影", DIMENSION, "1")
+SCHEMA = "bench"
+PATIENCE = 1800.0  # seconds: the light server takes its time
 
 
 @dataclass
@@ -50,6 +57,7 @@ class Contender:
     name: str
     backend: IndexBackend
     server: int = 0
+    url: str = ""  # of the server, for replicas
     index: Index | None = None
     costs: dict[str, tuple[float, float]] = field(default_factory=dict)
     walls: dict[str, list[float]] = field(default_factory=dict)
@@ -100,9 +108,8 @@ def batches(texts: Sequence[str], vectors: Vectors) -> Iterator[tuple[IndexEntry
 
 
 async def fill(contenders: Sequence[Contender], texts: Sequence[str], vectors: Vectors) -> None:
-    stamp = IndexStamp("投影", DIMENSION, "1")
     for each in contenders:
-        each.index = await each.backend.build(1, stamp)
+        each.index = await each.backend.build(1, STAMP)
     for number, batch in enumerate(batches(texts, vectors), 1):
         for each in contenders:
             index = each.index
@@ -155,8 +162,61 @@ def table(contenders: Sequence[Contender], count: int, questions: int) -> str:
     return "\n".join(lines)
 
 
-async def run(options: argparse.Namespace) -> dict[str, Any]:
-    texts = [text for _, text in passages(options.count)]
+def connected(name: str, url: str) -> IndexBackend:
+    if name == "postgres":
+        return postgres.create(url, schema=SCHEMA)
+    milvus_server.READ_SECONDS = milvus_server.WRITE_SECONDS = PATIENCE  # type: ignore[misc]
+    return milvus.create(url, prefix=SCHEMA)
+
+
+def replica(name: str, url: str, terms: Sequence[Terms], vectors: Vectors, ready: Any, costs: Any) -> None:
+    """A process of its own: opens the index that is there, waits for the others, asks; CPU seconds go to ``costs``."""
+    costs.put(asyncio.run(replica_cost(connected(name, url), terms, vectors, ready)))
+
+
+async def replica_cost(backend: IndexBackend, terms: Sequence[Terms], vectors: Vectors, ready: Any) -> float:
+    index = await backend.open(1, STAMP)
+    await index.match(terms[0], DEPTH)
+    await index.nearest(vectors[0], DEPTH)
+    ready.wait(PATIENCE)
+    start = time.process_time()
+    for words, vector in zip(terms, vectors, strict=True):
+        await index.match(words, DEPTH)
+        await index.nearest(vector, DEPTH)
+    spent = time.process_time() - start
+    await index.close()
+    return spent
+
+
+def replicas(each: Contender, count: int, terms: Sequence[Terms], vectors: Vectors) -> tuple[float, float]:
+    """CPU milliseconds of a search (both arms), ours and the server's, with so many replicas at the same time."""
+    fresh = multiprocessing.get_context("spawn")
+    ready, costs = fresh.Barrier(count + 1), fresh.Queue()
+    started = [
+        fresh.Process(target=replica, args=(each.name, each.url, terms, vectors, ready, costs)) for _ in range(count)
+    ]
+    for process in started:
+        process.start()
+    ready.wait(PATIENCE)
+    theirs = cpu_of(each.server)
+    ours = sum(costs.get(timeout=PATIENCE) for _ in started)
+    theirs = cpu_of(each.server) - theirs
+    for process in started:
+        process.join()
+    searches = count * len(terms)
+    return 1000 * ours / searches, 1000 * theirs / searches
+
+
+def replica_table(costs: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    lines = ["| both arms, CPU ms (ours + server) | 1 replica | 2 replicas | searches per second, 2 ÷ 1 |", "|-|-|-|-|"]
+    for name, ((ours, its), (ours_of_two, its_of_two)) in costs.items():
+        gain = 2 * ours / ours_of_two
+        lines.append(f"| {name} | {ours:.1f} + {its:.1f} | {ours_of_two:.1f} + {its_of_two:.1f} | {gain:.2f} |")
+    return "\n".join(lines)
+
+
+async def run(options: argparse.Namespace, count: int) -> dict[str, Any]:
+    texts = [text for _, text in passages(count)]
     asked = [texts[at][5:35] for at in np.linspace(0, len(texts) - 1, options.questions).astype(int)]
     with ExitStack() as stack:
         contenders = [each for each in started(stack, options) if each.name in options.only]
@@ -166,11 +226,18 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
         for each in contenders:
             assert each.index is not None
             await each.index.close()
-    print(table(contenders, len(texts), len(asked)), file=sys.stderr)
+        print(table(contenders, len(texts), len(asked)), file=sys.stderr)
+        shared = {
+            each.name: [replicas(each, number, terms, projected(asked)) for number in (1, 2)]
+            for each in contenders
+            if each.url
+        }
+    print(replica_table(shared), file=sys.stderr, flush=True)
     return {
         "chunks": len(texts),
         "questions": len(asked),
         "same_first_ten": agreed,
+        "replicas_cpu_ms": shared,
         "cpu_seconds": {each.name: each.costs for each in contenders},
         "p50_ms": {
             each.name: {part: round(1000 * float(np.median(took)), 1) for part, took in each.walls.items()}
@@ -185,23 +252,25 @@ def started(stack: ExitStack, options: argparse.Namespace) -> Iterator[Contender
     if "postgres" in options.only:
         server = stack.enter_context(own_server())
         process = int((server.folder / "data" / "postmaster.pid").read_text().split()[0])
-        yield Contender("postgres", postgres.create(create_database(server), schema="bench"), process)
+        url = create_database(server)
+        yield Contender("postgres", connected("postgres", url), process, url)
     if "milvus" in options.only and options.milvus:
-        yield Contender("milvus", milvus.create(options.milvus, prefix="qianxun_bench"))
+        yield Contender("milvus", connected("milvus", options.milvus), url=options.milvus)
     elif "milvus" in options.only:
         light = stack.enter_context(light_milvus.own_server())
-        milvus_server.READ_SECONDS = milvus_server.WRITE_SECONDS = 1800.0  # type: ignore[misc]  # it takes its time
         assert light.process is not None
-        yield Contender("milvus", milvus.create(light.uri, prefix="bench"), light.process.pid)
+        yield Contender("milvus", connected("milvus", light.uri), light.process.pid, light.uri)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--count", type=lambda counts: [int(each) for each in counts.split(",")], default=[20_000])
     parser.add_argument("--questions", type=int, default=100)
     parser.add_argument("--milvus", default="", help="the address of a server; empty: the light one")
     parser.add_argument("--only", default="embedded,postgres,milvus", type=lambda names: names.split(","))
-    print(json.dumps(asyncio.run(run(parser.parse_args())), ensure_ascii=False, indent=2))
+    options = parser.parse_args()
+    rows = [asyncio.run(run(options, count)) for count in options.count]
+    print(json.dumps(rows, ensure_ascii=False, indent=2))
 
 
 if __name__ == "__main__":

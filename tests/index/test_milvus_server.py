@@ -130,6 +130,32 @@ def test_a_batch_that_broke_off_has_not_happened(milvus_uri: str, schema: str, m
     run(story())
 
 
+def test_rows_whose_state_was_saved_unnoticed_are_not_swept_away(
+    milvus_uri: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the last call is lost with the connection: the writer does not know that its batch counts."""
+
+    def save_unheard(*arguments: Any) -> None:
+        save(*arguments)
+        _break_off()
+
+    async def story() -> None:
+        index = await filled(backend := backend_of(milvus_uri, schema))
+        with monkeypatch.context() as patched:
+            patched.setattr(states, "save", save_unheard)
+            with pytest.raises(RetrieverUnavailable):
+                await index.apply(IndexBatch(2, (), (entry(6, 6, "共"),)))
+        await index.apply(IndexBatch(3, (), (entry(7, 7, "共"),)))
+        other = await backend.open(1, STAMP)
+        for each in (index, other):
+            assert sorted(keys_of(await each.match(Terms(("共",)), 10))) == [1, 2, 3, 4, 5, 6, 7]
+            await each.check()
+            await each.close()
+
+    save = states.save
+    run(story())
+
+
 def _break_off(*_: object) -> None:
     raise RetrieverUnavailable("断了")
 

@@ -82,6 +82,9 @@ class State:
     def next_row(self) -> int:
         return self.epochs[-1][1] if self.epochs else 0
 
+    def counts(self, row: int) -> bool:
+        return any(start <= row < end for start, end in self.epochs)
+
     def of_kinds(self, *kinds: int) -> Condition:
         return among("kind", kinds) & self.visible
 
