@@ -51,6 +51,8 @@ STORED: Final = ("records", "index")
 MEASURED_SECONDS: Final = 30.0  # for which a count of what is stored holds
 RESULTS: Final = (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
+WEBHOOK_STATUSES: Final = ("pending", "failed")
+
 Metric = TypeVar("Metric", Counter, Gauge, Histogram)
 Key = TypeVar("Key", str, tuple[str, ...])
 
@@ -159,7 +161,7 @@ class Metrics:
         self._quota_used = Gauge("rag_quota_used", "What is used of it", ("tenant", "kind"), **own)
         about = "Events that wait to be told to webhooks, and that were given up, of all tenants"
         webhooks = Gauge("rag_webhook_deliveries", about, ("status",), **own)
-        self._webhooks = _children(webhooks, ("pending", "failed"), own)
+        self._webhooks = _children(webhooks, WEBHOOK_STATUSES, own)
         self._quota_refusals = Counter("rag_quota_refusals", "Searches that were refused for a quota", **own)
         self._recalls = Gauge("rag_recalls_in_flight", "Searches over HTTP that are under way", **own)
         self._recalls_waiting = Gauge("rag_recalls_waiting", "Searches that wait for their turn", **own)
@@ -227,8 +229,8 @@ class Metrics:
         self._queue.set(math.nan if pending is None else pending)  # the rest is needed most when the database is down
         await self._measure(service)
         deliveries = await webhook_deliveries(service.engine)
-        for status, gauge in self._webhooks.items():
-            gauge.set(math.nan if deliveries is None else deliveries[status])
+        for status in WEBHOOK_STATUSES:
+            self._webhooks[status].set(math.nan if deliveries is None else deliveries[status])
         self._answers.in_flight.set(service.answers.running)
         self._answers.waiting.set(service.answers.waiting)
         self._recalls.set(service.recalls.running)
