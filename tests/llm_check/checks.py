@@ -159,7 +159,7 @@ async def graph_reading(place: Place) -> str:
         await place.engine.configure(place.base, {"graph_model": None})
     graph = await place.engine.graph(place.base)
     texts = "".join(document.content for document in DOCUMENTS)
-    unknown = [entity.name for entity in graph.entities() if entity.name not in texts and "." not in entity.name]
+    unknown = [entity.name for entity in graph.entities if entity.name not in texts and "." not in entity.name]
     assert not unknown, unknown
     return f"{done}"[:150]
 

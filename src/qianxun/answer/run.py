@@ -19,6 +19,7 @@ from qianxun.answer.grade import graded
 from qianxun.answer.multimodal import with_attached
 from qianxun.answer.refine import refined
 from qianxun.answer.retrieve import retrieved
+from qianxun.answer.several_steps import in_steps
 from qianxun.answer.state import Answering, AnswerState, Step, check_mode
 from qianxun.answer.write import Writing, writing_of
 from qianxun.bases.base import read
@@ -156,14 +157,22 @@ def after_refining(state: AnswerState) -> Literal["retrieve", "generate_answer"]
 
 async def generate_answer(answering: Answering, state: AnswerState) -> AnswerState:
     """Writes the answer from what was found, and from nothing that has been deleted by then."""
-    return await _settled(answering, await _once_written(answering, await still_there(answering, state)))
+    state = await plan_steps(answering, await still_there(answering, state))
+    return await _settled(answering, await _once_written(answering, state))
+
+
+async def plan_steps(answering: Answering, state: AnswerState) -> AnswerState:
+    """Looks up in several steps what could not be answered as it was asked."""
+    started = time.perf_counter()
+    state, step = await in_steps(answering, state)
+    return state if step is None else _traced(state, "plan_steps", step, started)
 
 
 async def generate_stream(
     answering: Answering, state: AnswerState
 ) -> AsyncGenerator[tuple[AnswerEvent, AnswerState], None]:
     """`generate_answer` as it comes: every event, and the state after it."""
-    state = await still_there(answering, state)
+    state = await plan_steps(answering, await still_there(answering, state))
     started = time.perf_counter()
     writing = await writing_of(answering, state)
     async with aclosing(writing.events()) as events:

@@ -135,7 +135,7 @@ Form: TypeAlias = Literal["model", "extractive", "table", "probable", "declined"
 class TraceStep:
     """One step of the way to an answer and which form of it ran: by rules, or by the model of that name."""
 
-    node: str  # analyze_query | route_query | retrieve | grade_documents | refine_query | generate_answer
+    node: str  # analyze_query | route_query | retrieve | grade_documents | refine_query | plan_steps | generate_answer
     form: str  # rules | model:<name>
     said: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0

@@ -37,7 +37,15 @@ TABLE_ANSWERS: Final = ("sure", "declined")
 
 FORMS: Final = ("model", "extractive", "table", "probable", "declined", "direct")
 OUTCOMES: Final = ("done", "partial", "failed", "left")
-NODES: Final = ("analyze_query", "route_query", "retrieve", "grade_documents", "refine_query", "generate_answer")
+NODES: Final = (
+    "analyze_query",
+    "route_query",
+    "retrieve",
+    "grade_documents",
+    "refine_query",
+    "plan_steps",
+    "generate_answer",
+)
 GRAPH_STAGES: Final = ("graph", "graph.surroundings", "graph.walk", "graph.context", "join")
 # Parts that may be missing in an answer alone; those of its searches are counted with them.
 ANSWER_PARTS: Final = ("graph", "recall", "chat", "model", "vision", "image", *NODES)
