@@ -18,7 +18,7 @@ from qianxun.core.filters import Eq
 from qianxun.core.governance.corrections import CorrectionQuery
 from qianxun.core.types import Chunk, Document, QAPair
 from qianxun.engine.admin.copy import copy_database
-from qianxun.engine.admin.transfer import clone_base
+from qianxun.engine.admin.transfer import clone_base, export_base, import_base
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings, load
 from qianxun.testing.scripted import HashEmbedding
@@ -203,7 +203,8 @@ async def test_a_document_is_renamed_given_metadata_and_disabled(records_url: st
         await rules(engine, kb, metadata={"dept": "社保", "year": 2020})
         hidden = await corrections.add(kb, "disable_document", doc_id="办法")
         assert await texts(engine, kb, "住院报销") == []
-        assert (await engine.document(kb, "办法")).chunks == 0
+        disabled = await engine.document(kb, "办法")
+        assert (disabled.chunks, disabled.disabled) == (0, True)
         for one in (hidden, renamed, marked):
             await corrections.undo(kb, one.id)
         assert await answers(engine, kb) == before
@@ -359,3 +360,52 @@ async def test_a_correction_made_while_a_new_version_is_prepared_is_in_it(tmp_pa
         assert any("第四章" in chunk.text for chunk in await chunks(engine, kb))
         assert not any("百分之八十五" in chunk.text for chunk in await chunks(engine, kb))
         assert (await engine.governance.corrections.get(kb, made.id)).state == "applied"
+
+
+TABLE = "# 门诊费用\n\n| 项目 | 费用（元） |\n| --- | --- |\n" + "".join(
+    f"| 检查项目第{number}种 | {100 + number} |\n" for number in range(12)
+)
+
+
+@story
+async def test_rows_that_were_disabled_are_not_answered_from_cells(tmp_path: Path) -> None:
+    async with opened("", tmp_path, chunk_size=120) as (engine, kb):
+        await engine.add_documents(kb, [Document("费用", TABLE, name="费用.md", format="markdown")])
+        asked = "检查项目第7种的费用是多少"
+        before = await engine.search_tables(kb, asked)
+        assert before.answer is not None
+        assert "107" in before.answer.text
+        cut = await chunks(engine, kb, "费用")
+        assert len(cut) > 2
+        target = next(chunk for chunk in cut if "第7种" in chunk.text)
+        hidden = await engine.governance.corrections.add(kb, "disable", chunk_id=target.chunk_id)
+        for query in (asked, "检查项目的费用合计"):
+            found = await engine.search_tables(kb, query)
+            assert "第7种" not in str(found.results)
+            assert found.answer is None or "107" not in found.answer.text
+        assert "107" not in (await engine.ask(kb, asked)).answer
+        other = await engine.search_tables(kb, "检查项目第0种的费用是多少")
+        assert other.answer is not None
+        assert "100" in other.answer.text
+        await engine.governance.corrections.undo(kb, hidden.id)
+        again = await engine.search_tables(kb, asked)
+        assert again.answer is not None
+        assert "107" in again.answer.text
+
+
+@story
+async def test_a_clone_under_another_model_is_cut_and_corrected_anew(tmp_path: Path) -> None:
+    async with opened("", tmp_path) as (engine, kb):
+        await rules(engine, kb)
+        corrections = engine.governance.corrections
+        await corrections.add(kb, "edit", chunk_id=await named(engine, kb, "住院费用"), text="住院报九成。")
+        pinned = await corrections.add(kb, "pin", chunk_id=await named(engine, kb, "附则"), question="谁说了算")
+        file = tmp_path / "base.qianxun"
+        await export_base(engine, kb, file)
+        other = (await import_base(engine, file, name="另一个", model=HashEmbedding(32).name)).knowledge_base.id
+        assert "住院报九成。" in await texts(engine, other, "住院报销")
+        assert {one.state for one in await corrections.page(other)} == {"applied"}
+        first = (await engine.retrieve(other, "谁说了算？")).results[0]
+        assert "附则" in first.chunk.text
+        assert first.pinned not in (0, pinned.id)
+        assert (await engine.admin.verify(other)).is_clean

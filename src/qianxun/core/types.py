@@ -445,3 +445,4 @@ class DocumentState:
     metadata: Metadata = field(default_factory=dict)
     validity: Validity = NO_VALIDITY
     access: tuple[str, ...] = ()  # labels of those who may see it; none: everybody
+    disabled: bool = False  # by people: no search finds anything of it

@@ -14,7 +14,7 @@ from qianxun.records import rows
 from qianxun.records.chunks import chunk_id
 from qianxun.records.database.server import server_of
 from qianxun.records.database.statements import select_in
-from qianxun.records.governance import validity
+from qianxun.records.governance import corrections, validity
 from qianxun.records.schema import (
     AccessSetRow,
     ChunkRow,
@@ -62,7 +62,8 @@ def state(tx: Connection, knowledge_base: int, doc_id: str) -> DocumentState:
     if found is None:
         named = storable(doc_id)[:SHOWN]
         raise NotFound(f"知识库 {knowledge_base} 中没有文档“{named}”", hint="用 qianxun kb show 查看已有的文档")
-    return _state(found, _unseen(tx, knowledge_base, [found.key]))
+    disabled = corrections.disabled_documents(tx, knowledge_base)
+    return _state(found, _unseen(tx, knowledge_base, [found.key]), disabled)
 
 
 def states(tx: Connection, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
@@ -75,7 +76,8 @@ def states(tx: Connection, knowledge_base: int, *, limit: int = 100, after: str 
 def states_of(tx: Connection, knowledge_base: int, found: Sequence[Row[Any]]) -> list[DocumentState]:
     """Of rows of `state_query`."""
     unseen = _unseen(tx, knowledge_base, [row.key for row in found])
-    return [_state(row, unseen) for row in found]
+    disabled = corrections.disabled_documents(tx, knowledge_base)
+    return [_state(row, unseen, disabled) for row in found]
 
 
 def _unseen(tx: Connection, knowledge_base: int, document_keys: Sequence[int]) -> set[int]:
@@ -152,7 +154,7 @@ def attributes(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> d
     return {row.doc_id: rows.attributes_of(row.doc_id, row) for row in found}
 
 
-def _state(row: Row[Any], unseen: Collection[int]) -> DocumentState:
+def _state(row: Row[Any], unseen: Collection[int], disabled: Collection[str]) -> DocumentState:
     """A document with stored chunks counts as indexed only when the index has them, too."""
     is_pending = row.status == "indexed" and row.key in unseen
     return DocumentState(
@@ -173,6 +175,7 @@ def _state(row: Row[Any], unseen: Collection[int]) -> DocumentState:
         metadata=rows.metadata_of(row.metadata),
         validity=validity.validity_in(row.valid_from, row.valid_until, row.supersedes, row.read_fields),
         access=tuple(row.access_labels or ()),
+        disabled=row.doc_id in disabled,
     )
 
 

@@ -56,7 +56,7 @@ SHAPES: Final[Mapping[type, Shape]] = {
         newer=("principal",),
     ),
     TableAnswer: Shape(newer=("understood", "leftover")),
-    DocumentState: Shape(newer=("validity", "access")),
+    DocumentState: Shape(newer=("validity", "access", "disabled")),
     UserModel: Shape({"masked_key": "api_key"}),
     KnowledgeBase: Shape(absent={"tenant": LOCAL_TENANT, "identity": ""}),
 }
