@@ -16,9 +16,7 @@ async def texts(engine: Engine, base: int, query: str) -> list[str]:
     return [found.chunk.text for found in (await engine.retrieve(base, query, top_k=20)).results]
 
 
-def test_a_correction_is_served_by_every_replica_and_undone_by_another(
-    postgres_url: str, tmp_path: Path
-) -> None:
+def test_a_correction_is_served_by_every_replica_and_undone_by_another(postgres_url: str, tmp_path: Path) -> None:
     async def story() -> None:
         async with replicas(tmp_path, postgres_url) as (one, other):
             config = {"chunk_size": 40, "chunk_overlap": 0}
