@@ -12,10 +12,14 @@ import pytest
 
 from qianxun.core.errors import AlreadyThere, BadInput, Refused
 from qianxun.core.graph_types import Alias
+from qianxun.core.log_types import Feedback
 from qianxun.core.types import Document, QAPair, Recall
+from qianxun.engine.admin.evaluation_sets import Evaluations
 from qianxun.engine.admin.transfer import clone_base, export_base, import_base
 from qianxun.engine.engine import Engine
 from qianxun.records import graph
+from qianxun.records.governance import access
+from tests.http.asking import asking
 from tests.indexing.opened import opened
 
 LIBRARY = [
@@ -138,5 +142,89 @@ def test_a_file_that_cannot_be_written_or_is_not_there_is_said(tmp_path: Path) -
                 await export_base(engine, kb, tmp_path / "没有" / "base")
             with pytest.raises(BadInput, match="没有文件"):
                 await import_base(engine, tmp_path / "没有")
+
+    asyncio.run(work())
+
+
+def test_labels_evaluation_sets_and_the_log_come_along(tmp_path: Path) -> None:
+    async def work() -> None:
+        file = tmp_path / "医保.qianxun"
+        async with opened(tmp_path / "one") as (engine, kb):
+            await engine.add_documents(kb, LIBRARY)
+            await engine.records.write(lambda tx: access.set_labels(tx, kb, ["规定"], ["group:财务"]))
+            await engine.records.write(lambda tx: access.set_rule(tx, kb, "内部", ["group:员工"]))
+            await Evaluations(engine).save_case(kb, "住院报销比例", doc_ids=["手册"], set_name="常问")
+            await engine.retrieve(kb, "住院报销比例")
+            (entry,) = await engine.logs.list()
+            rated = entry.results[0][0]
+            await engine.logs.rate(entry.id, Feedback("good", (rated,), "对"))
+            await export_base(engine, kb, file, with_logs=True)
+            without = tmp_path / "without"
+            await export_base(engine, kb, without)
+            assert b'"section":"logs"' not in gzip.decompress(without.read_bytes())
+        async with opened(tmp_path / "two") as (engine, _):
+            made = (await import_base(engine, file, name="又一个")).knowledge_base.id
+            with engine.records.reading() as tx:
+                (own,) = access.listed(tx, made, ["规定"])
+                assert (own.labels, own.is_own) == (("group:财务",), True)
+                assert [(rule.prefix, rule.labels) for rule in access.rules(tx, made)] == [("内部", ("group:员工",))]
+            (found_set,) = await Evaluations(engine).sets(made)
+            assert (found_set.name, found_set.cases) == ("常问", 1)
+            (log,) = await engine.logs.list(knowledge_base=made)
+            assert log.results[0][0] == rated.replace(f"c_{kb}_", f"c_{made}_")
+            assert log.feedback == Feedback("good", (log.results[0][0],), "对")
+
+    asyncio.run(work())
+
+
+def test_a_section_of_a_later_program_is_refused(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with opened(tmp_path / "one") as (engine, kb):
+            await engine.add_documents(kb, LIBRARY[:1])
+            await Evaluations(engine).save_case(kb, "住院报销比例", doc_ids=["手册"], set_name="常问")
+            await export_base(engine, kb, tmp_path / "base")
+            lines = gzip.decompress((tmp_path / "base").read_bytes()).split(b"\n")
+            head = json.loads(lines[0])
+            assert head["sections"] == {"evaluation": 1}
+            lines[0] = json.dumps({**head, "sections": {"evaluation": 2}}).encode()
+            (tmp_path / "later").write_bytes(gzip.compress(b"\n".join(lines)))
+            with pytest.raises(Refused, match="evaluation"):
+                await import_base(engine, tmp_path / "later", name="新")
+
+    asyncio.run(work())
+
+
+def test_a_running_service_is_backed_up_and_restored_elsewhere_with_equal_answers(tmp_path: Path) -> None:
+    """While documents keep coming, the backup is of one moment; the restored base is sound and answers the same."""
+
+    async def work() -> None:
+        async with asking(tmp_path / "one") as at:
+            base = await at.base(*LIBRARY)
+            before = [shown(await at.engine.retrieve(base, query)) for query in QUERIES]
+            coming = [Document(f"后来{number}", f"后来的第 {number} 份。") for number in range(20)]
+
+            async def write() -> None:
+                for document in coming:
+                    await at.engine.add_documents(base, [document], wait=False)
+
+            writing = asyncio.create_task(write())
+            backup = await at.http.get(f"/v1/knowledge-bases/{base}/export")
+            await writing
+            assert (backup.status_code, backup.headers["content-type"]) == (200, "application/gzip")
+            assert list((tmp_path / "one" / "uploads").iterdir()) == []
+        async with asking(tmp_path / "two") as there:
+            sent = {"file": ("base.qianxun", backup.content)}
+            made = await there.http.post("/v1/knowledge-bases/import", files=sent, data={"name": "恢复的"})
+            assert made.status_code == 201, made.text
+            number = made.json()["data"]["knowledge_base_id"]
+            later = [state.doc_id for state in await there.engine.documents(number) if state.doc_id.startswith("后来")]
+            assert len(later) == made.json()["data"]["documents"] - len(LIBRARY)
+            for doc_id in later:
+                await there.engine.delete_document(number, doc_id)
+            assert [shown(await there.engine.retrieve(number, query)) for query in QUERIES] == before
+            assert (await there.engine.admin.verify(number)).is_clean
+            cut = {"file": ("base.qianxun", backup.content[:-20])}
+            assert (await there.http.post("/v1/knowledge-bases/import", files=cut)).status_code == 422
+            assert len(await there.engine.knowledge_bases()) == 1
 
     asyncio.run(work())

@@ -50,6 +50,20 @@ def append(tx: Connection, entries: Sequence[LogEntry]) -> int:
     return len(stored)
 
 
+def restore(tx: Connection, entries: Sequence[LogEntry]) -> None:
+    """Writes entries of another base's log with their feedback; nobody is notified of what happened long ago."""
+    now = datetime.now(UTC)
+    numbers = list(allocate(tx, "log", len(entries)))
+    insert_rows(
+        tx, RetrievalLogRow, COLUMNS, [_row(number, entry, now) for number, entry in zip(numbers, entries, strict=True)]
+    )
+    for number, entry in zip(numbers, entries, strict=True):
+        if (feedback := entry.feedback) is not None:
+            rated = {"rating": feedback.rating, "rated_chunks": _storable(list(feedback.chunk_ids))}
+            values = {**rated, "comment": _shown(feedback.comment), "rated_at": entry.created_at}
+            tx.execute(update(RetrievalLogRow).where(RetrievalLogRow.id == number).values(**values))
+
+
 def _notify_zero_results(tx: Connection, numbered: Sequence[tuple[int, LogEntry]]) -> None:
     found: dict[int, list[dict[str, Any]]] = {}
     for number, entry in numbered:

@@ -38,7 +38,7 @@ from qianxun.doors.http.native import (
     query,
     retrieval,
 )
-from qianxun.doors.http.native.governance import access, audit, corrections, quotas, receipts, webhooks
+from qianxun.doors.http.native.governance import access, audit, corrections, quotas, receipts, transfer, webhooks
 from qianxun.doors.http.openai import chat, embeddings, files, vector_stores
 from qianxun.doors.http.openai import models as openai_models
 from qianxun.doors.http.openai import responses as openai_responses
@@ -62,7 +62,7 @@ ROUTES: Final = (
     retrieval, layered, query, dify, rerank, vector_stores, chat, embeddings, health, bases, documents,
     explain, events, logs, evaluation_sets, operations, models,
     openai_models, openai_responses, files, mcp, api_docs, metrics, landing, audit, receipts, quotas, webhooks,
-    corrections, access,
+    corrections, access, transfer,
     console,
 )  # fmt: skip
 

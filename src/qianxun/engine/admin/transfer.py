@@ -1,8 +1,9 @@
 """One knowledge base as a file, and back: documents, chunks, vectors, questions, settings, corrections, names that
 people merged.
 
-The file is JSON, a line each, compressed: first what it is, then a document a line, last how many there were and a
-checksum of all before. It is written and read as a stream. What can be derived (index, words, facts of the graph) is
+The file is JSON, a line each, compressed: first what it is, then a document a line, other things in sections
+(`governance.sections`: labels' rules, evaluation sets, on request the log), last how many there were and a checksum of
+all before. It is written and read as a stream. What can be derived (index, words, facts of the graph) is
 not in it. `export_base` and `import_base` are the functions to read first.
 """
 
@@ -44,10 +45,11 @@ from qianxun.core.types import (
     Vectors,
 )
 from qianxun.engine.engine import Engine
+from qianxun.engine.governance.sections import LOGS, SECTIONS
 from qianxun.records import documents, graph
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.disk_errors import is_disk_full
-from qianxun.records.governance import audit, corrections
+from qianxun.records.governance import access, audit, corrections
 from qianxun.records.schema import (
     ChunkRow,
     DocumentRow,
@@ -58,8 +60,10 @@ from qianxun.records.schema import (
 )
 
 FORMAT: Final = "qianxun knowledge base"
-VERSION: Final = 2
-WITHOUT_CORRECTIONS: Final = 1  # a base that has none is written so that earlier programs can read it
+VERSION: Final = 3
+WITHOUT_SECTIONS: Final = 2  # a base that has none is written so that earlier programs can read it …
+WITHOUT_CORRECTIONS: Final = 1  # … and one without either, by still earlier ones
+SECTION_ROWS: Final = 500  # restored in one transaction
 BATCH: Final = 200  # documents stored in one transaction
 VECTOR_TYPE: Final = np.dtype("<f4")
 
@@ -78,24 +82,29 @@ class Transferred:
 # ── out ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def export_base(engine: Engine, knowledge_base: int, file: Path, watch: Watch = nothing) -> Transferred:
+async def export_base(
+    engine: Engine, knowledge_base: int, file: Path, watch: Watch = nothing, *, with_logs: bool = False, place: str = ""
+) -> Transferred:
     """Writes a base to a file, as it is at one moment; ``watch`` is called with the number of documents done.
 
-    The file appears under its name once it is whole and durable. Raises NotFound, and BadInput for a file that exists.
+    The file appears under its name once it is whole and durable. ``place`` is where it goes from there: receipts of
+    later deletions name copies. Raises NotFound, and BadInput for a file that exists.
     """
     base = await engine.base(knowledge_base)
-    exported = await _exported(base, file, watch)
-    place = os.path.abspath(file)  # noqa: ASYNC240  # receipts of later deletions name it among the copies
+    if with_logs:
+        await engine.journal.flush()
+    exported = await _exported(base, file, watch, with_logs=with_logs)
+    place = place or os.path.abspath(file)  # noqa: ASYNC240
     await base.records.write(lambda tx: audit.append(tx, "", "base.export", place, knowledge_base=base.id))
     return exported
 
 
-async def _exported(base: OpenBase, file: Path, watch: Watch = nothing) -> Transferred:
-    counts = await asyncio.to_thread(_write_file, base, file, watch)
+async def _exported(base: OpenBase, file: Path, watch: Watch = nothing, *, with_logs: bool = False) -> Transferred:
+    counts = await asyncio.to_thread(_write_file, base, file, watch, with_logs)
     return Transferred(base.about, *counts)
 
 
-def _write_file(base: OpenBase, file: Path, watch: Watch) -> tuple[int, int]:
+def _write_file(base: OpenBase, file: Path, watch: Watch, with_logs: bool = False) -> tuple[int, int]:
     if file.exists():
         raise BadInput(f"{file} 已经存在", hint="换一个文件名，或先删掉它")
     unfinished = file.with_name(file.name + ".part")
@@ -105,7 +114,7 @@ def _write_file(base: OpenBase, file: Path, watch: Watch) -> tuple[int, int]:
             gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=5, mtime=0) as stream,
             base.records.reading() as tx,
         ):
-            counts = _write_lines(stream, tx, base.about, watch)
+            counts = _write_lines(stream, tx, base.about, watch, with_logs)
         sync([unfinished])
         os.replace(unfinished, file)
         sync([file.parent])
@@ -117,7 +126,9 @@ def _write_file(base: OpenBase, file: Path, watch: Watch) -> tuple[int, int]:
     return counts
 
 
-def _write_lines(stream: gzip.GzipFile, tx: Connection, about: KnowledgeBase, watch: Watch) -> tuple[int, int]:
+def _write_lines(
+    stream: gzip.GzipFile, tx: Connection, about: KnowledgeBase, watch: Watch, with_logs: bool
+) -> tuple[int, int]:
     digest = hashlib.sha256()
 
     def write(line: Mapping[str, Any]) -> None:
@@ -127,7 +138,19 @@ def _write_lines(stream: gzip.GzipFile, tx: Connection, about: KnowledgeBase, wa
 
     base = {name: plain(getattr(about, name)) for name in ("name", "kind", "embedding_model", "dimension", "config")}
     corrected = corrections.listed(tx, about.id, CorrectionQuery())
-    write({"format": FORMAT, "version": VERSION if corrected else WITHOUT_CORRECTIONS, **base})
+    sections = [section for section in SECTIONS if with_logs or section.name != LOGS]
+    filled = {section.name: section.version for section in sections if next(section.write(tx, about), None) is not None}
+    has_labels = access.version(tx, about.id) is not None  # an earlier program would show such documents to everybody
+    version = VERSION if filled or has_labels else WITHOUT_SECTIONS if corrected else WITHOUT_CORRECTIONS
+    write({"format": FORMAT, "version": version, **base, **({"id": about.id, "sections": filled} if filled else {})})
+
+    def write_sections(*, first: bool) -> None:
+        for section in sections:
+            if section.is_first is first and section.name in filled:
+                for row in section.write(tx, about):
+                    write({"section": section.name, "row": row})
+
+    write_sections(first=True)
     for one in corrected:  # before the documents: these name corrections by their numbers
         write({"correction": plain(replace(one, chunk_ids=()))})
     number = chunks = 0
@@ -137,22 +160,25 @@ def _write_lines(stream: gzip.GzipFile, tx: Connection, about: KnowledgeBase, wa
         watch(1)
     for alias in graph.aliases(tx, about.id):
         write({"alias": plain(alias)})
+    write_sections(first=False)
     write({"documents": number, "chunks": chunks, "sha256": digest.hexdigest()})
     return number, chunks
 
 
 def _documents(tx: Connection, about: KnowledgeBase) -> Iterator[dict[str, Any]]:
     """Of every document the version that is served; of one that is not served yet, the one that will be, uncut."""
-    heads = select(DocumentRow.key, DocumentRow.generation, DocumentRow.served).where(
+    columns = (DocumentRow.key, DocumentRow.generation, DocumentRow.served, DocumentRow.own_access)
+    heads = select(*columns).where(
         DocumentRow.knowledge_base_id == about.id, DocumentRow.status.in_(("indexed", "pending", "retrying"))
     )
-    for key, newest, served in tx.execute(heads.order_by(DocumentRow.key)).all():
+    for key, newest, served, labels in tx.execute(heads.order_by(DocumentRow.key)).all():
         generation = served or newest
         document = documents.load(tx, key, generation)
         own = {"document_key": key, "generation": generation}
         fingerprint = tx.execute(select(VersionRow.fingerprint).filter_by(**own)).scalar_one()
         written = plain(document)
         del written["created_at"], written["updated_at"]  # of the value; a date that was given is in the metadata
+        written["access"] = labels  # its own; what a rule gives comes from the rule
         line: dict[str, Any] = {"document": written, "fingerprint": fingerprint, "generation": generation}
         yield {**line, **(_cut(tx, own, document, about.embedding_model) if served else {"pieces": None})}
 
@@ -213,7 +239,7 @@ async def import_base(
     try:
         is_same = bool(base.embedding_model) and base.embedding_model == head["embedding_model"]
         model = base.embedding_model if is_same else None
-        await asyncio.to_thread(_store, await engine.base(base.id), file, model, watch)
+        await asyncio.to_thread(_store, await engine.base(base.id), file, model, watch, head.get("id", 0))
         engine.wake()
         await engine.drain(base.id)
     except BaseException:
@@ -275,12 +301,18 @@ def _check_head(file: Path, head: Mapping[str, Any]) -> None:
     if head["version"] > VERSION:
         reason = f"{file.name} 是第 {head['version']} 版的格式，这里只认到第 {VERSION} 版"
         raise Refused(reason, hint="用同一版或更新的 qianxun 导入")
+    known = {section.name: section.version for section in SECTIONS}
+    for name, version in head.get("sections", {}).items():
+        if version > known.get(name, 0):
+            raise Refused(f"{file.name} 里有这里不认得的“{name}”", hint="用同一版或更新的 qianxun 导入")
 
 
-def _store(base: OpenBase, file: Path, model: str | None, watch: Watch) -> None:
+def _store(base: OpenBase, file: Path, model: str | None, watch: Watch, there: int) -> None:
     batch: list[Submission] = []
     corrected: list[Correction] = []
     numbers: dict[int, int] = {}  # of corrections, there → here
+    rows: list[Any] = []  # of a section
+    section = ""
 
     def flush() -> None:
         if batch:
@@ -289,8 +321,20 @@ def _store(base: OpenBase, file: Path, model: str | None, watch: Watch) -> None:
             watch(len(batch))
             batch.clear()
 
+    def restore() -> None:
+        if rows:
+            chosen = next(one for one in SECTIONS if one.name == section)
+            base.records.run(lambda tx: chosen.restore(tx, base.about, there, rows))
+            rows.clear()
+
     for _, line in _lines(file):
-        if "document" in line:
+        if line.get("section", "") != section or len(rows) >= SECTION_ROWS:
+            flush()
+            restore()
+            section = line.get("section", "")
+        if section:
+            rows.append(line["row"])
+        elif "document" in line:
             batch.append(_submission(line, model, numbers))
         elif "correction" in line:
             one = read(Correction, line["correction"])

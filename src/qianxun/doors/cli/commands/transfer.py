@@ -21,13 +21,19 @@ if TYPE_CHECKING:
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="文件 · the file")]
 
 
-def export_file(context: typer.Context, name: NameArgument, file: FileArgument, as_json: JsonFlag = False) -> None:
-    """把一个知识库写成一个文件：文档、向量、设置 · one base as a file"""
+def export_file(
+    context: typer.Context,
+    name: NameArgument,
+    file: FileArgument,
+    with_logs: Annotated[bool, typer.Option("--logs", help="连检索日志与评价一起 · the log of searches, too")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """把一个知识库写成一个文件：文档、向量、设置、更正、权限、评测集 · one base as a file"""
     from qianxun.engine.admin.transfer import export_base
 
     async def work(engine: Engine, watch: Watch) -> Transferred:
         base = await find_base(engine, name, session_of(context).start)
-        return await export_base(engine, base.id, file, watch)
+        return await export_base(engine, base.id, file, watch, with_logs=with_logs)
 
     written = _transferred(context, "kb export", work)
     if as_json:

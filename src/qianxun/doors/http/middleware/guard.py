@@ -45,7 +45,9 @@ READ_PATHS: Final = (
     "/mcp",
     "/console/answer", "/console/sign-out",
 )  # fmt: skip
-UPLOAD_PATH: Final = re.compile(r"/(v1/knowledge-bases|console/bases)/[^/]+/documents(/.*)?", re.DOTALL)
+UPLOAD_PATH: Final = re.compile(
+    r"/(v1/knowledge-bases|console/bases)/[^/]+/documents(/.*)?|/v1/knowledge-bases/import", re.DOTALL
+)
 # What tells of bases as a whole, or of others' doings: for owners.
 OWNER_PATH: Final = re.compile(
     r"(?:/v1)?(?:/.*)?/(?:audit|receipts|webhooks?|quotas?|exports?|evaluation-sets?|evaluations?|operations|keys)"
