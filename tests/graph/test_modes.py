@@ -245,3 +245,14 @@ def test_what_cannot_be_asked_is_refused(tmp_path: Path, query: str, options: di
 
 def test_every_mode_of_the_contract_is_there() -> None:
     assert set(get_args(QueryMode)) == set(QUERY_MODES) == {*SEARCHING, "bypass"}
+
+
+def test_without_the_context_a_mode_finds_the_same(tmp_path: Path) -> None:
+    async def ask(engine: Engine, kb: int) -> None:
+        base = await engine.base(kb)
+        whole, bare = await modes.gather(base, QUESTION), await modes.gather(base, QUESTION, has_context=False)
+        assert whole.context.entities
+        assert not bare.context.entities
+        assert whole.results == bare.results
+
+    over(tmp_path, ask)

@@ -62,11 +62,12 @@ async def retrieved(answering: Answering, state: AnswerState) -> tuple[AnswerSta
 
 async def _searched(answering: Answering, state: AnswerState) -> ModeRecall:
     query = f"{state.wording} {state.given_words}".strip()[:QUERY_LIMIT]
+    again = answering.search_again or answering.search
     try:
-        recall = await answering.search(query, state.used_mode)
+        recall = await (again if state.asked else answering.search)(query, state.used_mode)
         # Each question of several finds its own; the whole would find what is between them.
         for part in read_question(state.wording).parts:
-            own = await answering.search(part, state.used_mode)
+            own = await again(part, state.used_mode)
             found = merged(recall.results, own.results, answering.options.top_k)
             recall = replace(recall, results=found, degraded=tuple(dict.fromkeys((*recall.degraded, *own.degraded))))
         return recall

@@ -225,6 +225,7 @@ class Answering:
     as_of: AsOf | None = None  # the day whose documents are searched, where that was decided for the whole question
     check: CheckMode = "strict"  # of a model's sentences
     step_seconds: float = 20.0  # for a model's part in analysing, grading and refining
+    search_again: Search | None = None  # for other wordings and parts of a question: the graph's context is the first's
 
 
 def context_of(state: AnswerState, *, with_table: bool = False) -> AnswerContext:

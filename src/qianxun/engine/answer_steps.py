@@ -43,6 +43,7 @@ async def answering(
         base,
         lambda query, mode: gather(base, query, mode, search),
         search,
+        search_again=lambda query, mode: gather(base, query, mode, search, has_context=False),
         graph=graph,
         tables=lambda query: search_tables(base, query, chosen, search),
         parsers=parsers,

@@ -95,8 +95,9 @@ async def gather(
     *,
     surroundings: Surroundings | None = None,
     trace_id: str = "",
+    has_context: bool = True,
 ) -> ModeRecall:
-    """The best ``top_k`` chunks of one mode, or as many as the base has, and their graph context.
+    """The best ``top_k`` chunks of one mode, or as many as the base has, and their graph context, if it is wanted.
 
     Ignores the mode and threshold of ``options``. Raises BadQuery; RecallFailed if nothing at all can answer.
     """
@@ -109,7 +110,7 @@ async def gather(
     if mode == "bypass":
         return ModeRecall(query, mode, trace_id=trace_id)
     search = await _begin(base, query, options)
-    search.surroundings = surroundings
+    search.surroundings, search.has_context = surroundings, has_context
     found, context = await _SEARCHES[mode](search)
     return ModeRecall(
         query=query,
@@ -145,6 +146,7 @@ class ModeSearch:
     requested: RequestedRelation | None = None
     failed: RecallFailed | None = None  # why the base's own search did not answer
     surroundings: Surroundings | None = None
+    has_context: bool = True  # it is wanted
     generation: str = ""
     rules: MatchedRules = NO_RULES  # that people made for this question
 
@@ -204,7 +206,7 @@ class ModeSearch:
             return await self._tried(asyncio.to_thread(work))
 
     async def context(self, graph: KnowledgeGraph | None, local: LocalResult, seen: GlobalResult) -> GraphContext:
-        if graph is None:
+        if graph is None or not self.has_context:
             return NO_CONTEXT
         with self.steps.timed("graph.context"):
             removed = NOTHING.keys if self.recent is None else self.recent.removed
