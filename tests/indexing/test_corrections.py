@@ -384,6 +384,9 @@ async def test_rows_that_were_disabled_are_not_answered_from_cells(tmp_path: Pat
             assert "第7种" not in str(found.results)
             assert found.answer is None or "107" not in found.answer.text
         assert "107" not in (await engine.ask(kb, asked)).answer
+        clone = (await clone_base(engine, kb, "副本")).knowledge_base.id
+        copied = await engine.search_tables(clone, asked)
+        assert copied.answer is None or "107" not in copied.answer.text
         other = await engine.search_tables(kb, "检查项目第0种的费用是多少")
         assert other.answer is not None
         assert "100" in other.answer.text

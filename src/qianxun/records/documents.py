@@ -203,6 +203,9 @@ def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission], re
     ready = [(d.key, d.generation, d.submission.prepared) for d in work if d.submission.prepared is not None]
     keys = write_chunks(tx, knowledge_base, ready)
     pair_keys = pairs.write(tx, knowledge_base, ready, keys)
+    for key, generation, prepared in ready:
+        if prepared.hidden_rows:
+            tables.hide_rows(tx, key, generation, prepared.hidden_rows)
     if work:
         quotas.require_room(tx, knowledge_base)
     return [_accepted(d, keys.get(d.key, range(0)), pair_keys.get(d.key, range(0))) for d in decisions]

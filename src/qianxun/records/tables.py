@@ -60,6 +60,13 @@ def hide_rows(tx: Connection, document_key: int, generation: int, hidden: Mappin
         tx.execute(update(TableRow).where(own, TableRow.position == position).values(hidden_rows=list(numbers)))
 
 
+def hidden_rows(tx: Connection, document_key: int, generation: int) -> dict[int, tuple[int, ...]]:
+    """What `hide_rows` noted, by the tables' positions."""
+    own = (TableRow.document_key == document_key) & (TableRow.generation == generation)
+    query = select(TableRow.position, TableRow.hidden_rows).where(own, TableRow.hidden_rows.is_not(None))
+    return {row.position: tuple(row.hidden_rows or ()) for row in tx.execute(query.order_by(TableRow.position))}
+
+
 def row_starts(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, list[int]]:
     """Where the rows of these tables begin in their document's text."""
     query = _of_base(knowledge_base, TableRow.key, TableRow.row_starts, TableRow.hidden_rows)

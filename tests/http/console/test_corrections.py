@@ -36,6 +36,11 @@ def test_a_chunk_is_edited_on_its_page_and_its_original_is_one_click_away(tmp_pa
             assert (one.state, one.author) == ("applied", "local")
             found = await browser.open("/console/bench", base=base, q="住院报销")
             assert "已改写，看原文" in text_of(found.text)
+            assert 'name="question" value="住院报销"' in found.text
+            rule = {"kind": "pin", "chunk": f"c_{base}_门诊_0", "question": "住院报销"}
+            await browser.submit(path, path, rule)
+            again = await browser.open("/console/bench", base=base, q="住院报销")
+            assert "先给" in text_of(again.text)
             undone = await browser.submit(page, f"{path}/{one.id}/undo", {"doc": "住院"})
             assert "已改写" not in text_of(undone.text)
             hidden = await browser.submit(page, path, {"kind": "disable", "chunk": chunk, "doc": "住院"})

@@ -46,7 +46,7 @@ from qianxun.core.types import (
 )
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.sections import LOGS, SECTIONS
-from qianxun.records import documents, graph
+from qianxun.records import documents, graph, tables
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.disk_errors import is_disk_full
 from qianxun.records.governance import access, audit, corrections
@@ -196,6 +196,7 @@ def _cut(tx: Connection, own: Mapping[str, int], document: Document, model: str)
         "vectors": _vectors(tx, VectorRow, VectorRow.chunk_key, [row.key for row in rows], model),
         "questions": questions,
         "question_vectors": _vectors(tx, PairVectorRow, PairVectorRow.pair_key, [row.key for row in linked], model),
+        "hidden_rows": {str(position): list(rows) for position, rows in tables.hidden_rows(tx, **own).items()},
     }
 
 
@@ -368,7 +369,8 @@ def _prepared(line: Mapping[str, Any], model: str, numbers: Mapping[int, int]) -
     question_vectors = _read_vectors(line["question_vectors"], len(questions))
     if (pieces and vectors is None) or (questions and question_vectors is None):
         return None
-    return Prepared(pieces, vectors, model, questions, question_vectors)
+    hidden = {int(position): tuple(rows) for position, rows in line.get("hidden_rows", {}).items()}
+    return Prepared(pieces, vectors, model, questions, question_vectors, hidden_rows=hidden)
 
 
 def _renumbered(piece: Piece, numbers: Mapping[int, int]) -> Piece:

@@ -27,7 +27,7 @@ from qianxun.core.governance.corrections import (
 )
 from qianxun.core.types import MetadataValue, Piece, Vector
 from qianxun.core.unicode import is_storable
-from qianxun.records.database.counters import allocate, last
+from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import select_in
 from qianxun.records.pairs import VECTOR_TYPE, sound_vector
 from qianxun.records.schema import ChunkRow, CorrectionRow, DocumentRow
@@ -122,12 +122,6 @@ def withdraw(tx: Connection, knowledge_base: int, origin: str) -> None:
     tx.execute(delete(CorrectionRow).where(own))
 
 
-def forget(tx: Connection, knowledge_base: int, doc_ids: Sequence[str]) -> int:
-    """Deletes the corrections of documents with the words they quote: for a purge. Returns how many."""
-    own = _of(knowledge_base) & CorrectionRow.doc_id.in_(list(doc_ids))
-    return tx.execute(delete(CorrectionRow).where(own)).rowcount
-
-
 def link_chunks(tx: Connection, knowledge_base: int) -> None:
     """Notes which chunks have which corrections, by what the chunks say."""
     chosen = select(ChunkRow.key, ChunkRow.corrected).where(
@@ -184,11 +178,6 @@ def counts(tx: Connection, knowledge_base: int) -> dict[str, int]:
 
 def are_any(tx: Connection, knowledge_base: int) -> bool:
     return tx.execute(select(CorrectionRow.id).where(_of(knowledge_base)).limit(1)).first() is not None
-
-
-def last_change(tx: Connection) -> int:
-    """The number of the last change of any correction."""
-    return last(tx, "correction_revision")
 
 
 def of_documents(
