@@ -35,7 +35,7 @@ AHEAD: Final = 0.6  # what a point of score beyond that is worth
 BARELY: Final = 0.72  # below this, every thing that a question for a fact names must be there
 PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
 LIKELY: Final = 0.4  # … of that, where the line also means nearly the same as the question
-BARELY_ALIKE, RATHER_ALIKE, ALIKE_MEANING = 0.5, 0.6, 0.75  # cosines of a question and a line
+BARELY_ALIKE, RATHER_ALIKE, ALIKE_MEANING = 0.55, 0.6, 0.75  # cosines of a question and a line
 # The chance that a question has its answer here, by how well the best line fits (as a share of what is enough) and by
 # how alike line and question are in meaning; fitted with one domain left out in turn (docs/quality.md).
 BY_FIT, BY_MEANING, OFFSET = 3.9, 2.9, -5.9
