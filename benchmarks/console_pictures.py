@@ -19,7 +19,8 @@ from playwright.sync_api import Page, sync_playwright
 
 from qianxun.doors.http.app import create_app
 from qianxun.doors.http.console.routes import PAGES
-from qianxun.doors.http.serve import Server, bound, url_of
+from qianxun.doors.http.listener import bound, url_of
+from qianxun.doors.http.serve import Server
 from qianxun.engine.admin.evaluation_sets import Evaluations
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load

@@ -62,8 +62,8 @@ class Questions(Precomputed):
 
 
 def serve(material: Material, folder: Path, count: int, cache_entries: int) -> None:
+    from qianxun.doors.http.listener import new_loop
     from qianxun.doors.http.middleware.log_lines import logs_as_lines
-    from qianxun.doors.http.serve import new_loop
 
     with (
         (folder.parent / "service.log").open("w", encoding="utf-8") as written,
@@ -77,7 +77,8 @@ async def _serve(material: Material, folder: Path, count: int, cache_entries: in
     """Answers ``CLIENTS SECONDS START`` with a pass of calls, ``cpu`` with the CPU time so far."""
     from qianxun import Engine
     from qianxun.doors.http.app import create_app
-    from qianxun.doors.http.serve import Server, bound, url_of
+    from qianxun.doors.http.listener import bound, url_of
+    from qianxun.doors.http.serve import Server
     from qianxun.engine.settings import load
 
     arguments = {"data": str(folder / "data"), "search.cache_entries": cache_entries}

@@ -52,28 +52,41 @@ from tests.integration.emptied import empty
 POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
 MYSQL_URL = os.environ.get("QIANXUN_TEST_MYSQL_URL", "")
 MILVUS_ADDRESS = os.environ.get("QIANXUN_TEST_MILVUS", "")
+TESTS = Path(__file__).resolve().parent
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
 
 
-# Files of few tests that take long: begun first, so that no worker is left alone with one of them at the end.
+# Files of few tests that take long: begun first, the longest of them before the others, so that no worker is left alone
+# with one of them at the end.
 LONG = (
     "http/test_openapi.py",
-    "indexing/test_novels.py",
-    "test_benchmarks.py",
-    "torture/test_kill.py",
-    "retrieve/test_score_contract.py",
-    "quality/test_paraphrases.py",
-    "ingest/test_parse_sweep.py",
-    "answer/test_table_generated_files.py",
-    "integration/test_kill.py",
-    "integration/test_same_ranking.py",
-    "http/test_canary.py",
     "http/console/test_browser.py",
-    "ingest/test_parse_images.py",
+    "replicas/test_workers.py",
+    "plugins/test_example_package.py",
+    "torture/test_kill.py",
+    "torture/test_replicas.py",
+    "indexing/test_novels.py",
+    "client/test_round_trip.py",
+    "http/console/test_hostile.py",
     "test_readme.py",
     "test_demo.py",
-    "http/test_models_used.py",
     "http/test_spans.py",
+    "cli/test_url.py",
+    "cli/test_eval.py",
+    "test_tenants.py",
+    "ingest/test_parse_images.py",
+    "http/console/test_browser_pages.py",
+    "records/test_mysql.py",
+    "retrieve/test_score_contract.py",
+    "answer/test_table_generated_files.py",
+    "ingest/test_parse_sweep.py",
+    "http/test_canary.py",
+    "integration/test_same_ranking.py",
+    "integration/test_kill.py",
+    "quality/test_paraphrases.py",
+    "test_package.py",
+    "test_benchmarks.py",
+    "http/test_models_used.py",
 )
 
 
@@ -100,12 +113,18 @@ LONG_ON_MYSQL = (
 )
 
 
+def _rank(item: pytest.Item) -> int:
+    """Where its file comes among the long ones; behind them where it is not one."""
+    path = item.path.relative_to(TESTS).as_posix()
+    return LONG.index(path) if path in LONG else len(LONG)
+
+
 @pytest.hookimpl(tryfirst=True)  # before those that are marked as long are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.name.startswith(tuple(f"{name}[mysql" for name in LONG_ON_MYSQL)):
             item.add_marker(pytest.mark.long)
-    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG))
+    items.sort(key=_rank)
 
 
 @pytest.hookimpl(wrapper=True)

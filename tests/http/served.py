@@ -19,7 +19,8 @@ from fastapi import FastAPI
 from qianxun.core.ports import EmbeddingModel
 from qianxun.doors.http.app import create_app
 from qianxun.doors.http.concurrency import WATCH_AFTER
-from qianxun.doors.http.serve import Server, bound, url_of
+from qianxun.doors.http.listener import bound, url_of
+from qianxun.doors.http.serve import Server
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
 from qianxun.records import keys

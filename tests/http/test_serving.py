@@ -20,7 +20,8 @@ from sqlalchemy import Connection
 from qianxun.core.errors import BadInput
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.cli import main
-from qianxun.doors.http.serve import bound, serve
+from qianxun.doors.http.listener import bound
+from qianxun.doors.http.serve import serve
 from qianxun.engine.settings import load
 from qianxun.records import Records, bases, keys
 from qianxun.records.database.open import sqlite_url

@@ -61,6 +61,6 @@ def test_what_was_received_is_read_after_the_kill(tmp_path: Path, has_left: bool
             return any(MARKED in chunk["content"] for chunk in answer.json()["data"]["chunks"])
 
         until(found)
-        (listed,) = http.get(documents).json()["data"]["list"]
+        (listed,) = http.get(documents).json()["data"]["documents"]
         assert (listed["name"], listed["status"]) == ("手册.txt", "indexed")
         assert not any((data / "inbox").glob("*"))

@@ -16,7 +16,6 @@ from typing import Final
 from qianxun.bases.lease import LeaseKeeper
 from qianxun.core.errors import QianxunError
 from qianxun.core.governance.webhooks import SIGNATURE, signature
-from qianxun.models.remote.http import post_signed
 from qianxun.models.remote.url_policy import UrlPolicy
 from qianxun.records import Records
 from qianxun.records.governance import webhooks
@@ -79,6 +78,8 @@ async def deliver_due(
 
 def deliver(one: Due, sealing: Sealing, policy: UrlPolicy) -> str:
     """One attempt. Returns why it failed; "" if it arrived."""
+    from qianxun.models.remote.http import post_signed  # a client of HTTP, for those who have webhooks
+
     body = one.payload.encode()
     try:
         secret = sealing.open(one.sealed_secret, webhook_row(one.tenant, one.webhook_id))

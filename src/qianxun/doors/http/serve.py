@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import signal
 import socket
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import uvicorn
 
-from qianxun.core.errors import BadInput, BadSettings, Forbidden
+from qianxun.core.errors import BadSettings, Forbidden
 from qianxun.core.system.memory import limit_arenas
 from qianxun.doors.http.app import create_app
 from qianxun.doors.http.context import Service
+from qianxun.doors.http.listener import bound, on_signals, url_of
 from qianxun.doors.http.middleware.client_address import trust
 from qianxun.doors.http.middleware.connection import Connection
 from qianxun.doors.http.middleware.guard import is_loopback
@@ -37,18 +35,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 log = logging.getLogger(__name__)
-
-OWN_ADDRESS = "用 --host 127.0.0.1，或本机的另一个地址"
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's if it is installed: it is faster."""
-    if find_spec("uvloop") is None:
-        return asyncio.new_event_loop()
-    import uvloop
-
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
 
 
 async def serve(settings: Settings, on_start: Callable[[str], object] = lambda url: None) -> None:
@@ -111,39 +97,6 @@ async def _opened_spans() -> AsyncIterator[Spans | None]:
             await asyncio.to_thread(spans.close)
 
 
-@contextmanager
-def bound(host: str, port: int, *, shared: bool = False) -> Iterator[socket.socket]:
-    """A listening socket of this address, or one of several that share it. Raises BadInput, whose hint says what to
-    do."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError, OverflowError) as error:
-        raise BadInput(f"找不到地址 {host}", hint=OWN_ADDRESS) from error
-    family, kind, protocol, _, address = min(found, key=lambda info: info[0] != socket.AF_INET)
-    # With its protocol named: asyncio sets TCP_NODELAY only on sockets that it knows to be TCP, and a response that
-    # waits for the other side's delayed acknowledgement takes 40 ms longer.
-    with socket.socket(family, kind, protocol) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            listener.bind(address)
-            listener.listen(2048)
-        except (OSError, OverflowError) as error:
-            raise _bind_error(host, port, error) from error
-        listener.setblocking(False)
-        yield listener
-
-
-def _bind_error(host: str, port: int, error: OSError | OverflowError) -> BadInput:
-    message, hint = {
-        errno.EADDRINUSE: (f"{host} 的端口 {port} 已被占用", "换一个端口：--port 8001；或停掉占用它的程序"),
-        errno.EACCES: (f"没有权限使用端口 {port}", "用 1024 以上的端口：--port 8000"),
-        errno.EADDRNOTAVAIL: (f"{host} 不是本机的地址", OWN_ADDRESS),
-    }.get(getattr(error, "errno", None) or 0, (f"不能在 {host}:{port} 上监听：{error}", "换一个地址或端口"))
-    return BadInput(message, hint=hint)
-
-
 def check_address(engine: Engine, listener: socket.socket) -> None:
     """Raises Forbidden for an address that other machines can reach while there is no key."""
     address = str(listener.getsockname()[0])
@@ -161,13 +114,6 @@ def check_background(engine: Engine) -> None:
             "service.background 是 false，而没有别的进程能同用这份数据：存下的文档永远不会进索引",
             hint="去掉 --no-background；或把记录与索引都放在服务器上，再另外运行 qianxun worker",
         )
-
-
-def url_of(listener: socket.socket) -> str:
-    if listener.family == socket.AF_UNIX:
-        return f"unix:{listener.getsockname()}"
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Server(uvicorn.Server):
@@ -226,19 +172,3 @@ class Server(uvicorn.Server):
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()
-
-
-@contextmanager
-def on_signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
-    """Within the block Ctrl-C and SIGTERM call these. Only the main thread receives them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    for number, handler in handlers.items():
-        loop.add_signal_handler(number, handler)
-    try:
-        yield
-    finally:
-        for number in handlers:
-            loop.remove_signal_handler(number)

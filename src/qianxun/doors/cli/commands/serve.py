@@ -41,9 +41,8 @@ def serve(
     from qianxun.doors.http import require_drivers
 
     require_drivers()
+    from qianxun.doors.http.listener import new_loop
     from qianxun.doors.http.middleware.log_lines import logs_as_lines
-    from qianxun.doors.http.serve import new_loop
-    from qianxun.doors.http.serve import serve as run
     from qianxun.engine.settings import load
 
     session = session_of(context)
@@ -51,12 +50,14 @@ def serve(
     if not background:
         arguments["service.background"] = False
     settings = load(file=session.config, arguments=arguments)
-    serving = run(settings, _show_address)
-    if workers:
+    if workers:  # this process only starts the others, and loads nothing of the service
         from qianxun.doors.http.workers.supervise import serve_with_workers
 
-        serving.close()
         serving = serve_with_workers(settings, workers, session.config, arguments, _show_address)
+    else:
+        from qianxun.doors.http.serve import serve as run
+
+        serving = run(settings, _show_address)
     with logs_as_lines(sys.stderr), asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(serving)
     out().print(tr("已停下，数据都已存好。", "Stopped; everything is stored."), style="green")

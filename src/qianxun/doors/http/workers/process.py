@@ -38,8 +38,8 @@ class Start:
 
 
 def run(start: Start) -> int:
+    from qianxun.doors.http.listener import new_loop
     from qianxun.doors.http.middleware.log_lines import logs_as_lines
-    from qianxun.doors.http.serve import new_loop
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from qianxun.core.errors import QianxunError, ServiceUnavailable, of_word
-from qianxun.doors.http.serve import bound, on_signals, url_of
+from qianxun.doors.http.listener import bound, on_signals, url_of
 from qianxun.doors.http.workers.process import Role, Start
 from qianxun.engine.settings import Settings
 from qianxun.engine.storage import reader_backend
