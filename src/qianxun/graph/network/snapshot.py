@@ -32,7 +32,7 @@ from qianxun.graph.network.walk import Transitions
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 1
+FORMAT: Final = 2  # raised whenever what is written changes: an older one counts as none
 META: Final = "meta.json"
 _MAPPED: Final = 1 << 16  # bytes, from which on a file is mapped
 _PLAIN: Final = ("ids", "forms", "entity_of", "mentioned")

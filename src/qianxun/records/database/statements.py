@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -210,8 +211,13 @@ def delete_in(tx: Connection, model: type[Base], column: Any, values: Iterable[A
 
 
 def keys_of(tx: Connection, query: Any) -> Keys:
-    """The single integer column of a query as an array."""
-    return np.fromiter(tx.execute(query).scalars(), dtype=np.int64)
+    """The single integer column of a query as an array. A hundred thousand rows of SQLAlchemy's own take 60 ms, the
+    driver's 20, and integers need no conversion."""
+    with tx.execute(query) as result:
+        cursor = result.cursor
+        assert cursor is not None  # a SELECT has one
+        rows = cursor.fetchall()
+    return np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=len(rows))
 
 
 def served_chunks(knowledge_base: int, *columns: Any) -> Select[Any]:
