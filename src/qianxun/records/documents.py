@@ -360,12 +360,13 @@ def load(tx: Connection, document_key: int, generation: int) -> Document:
     """A version as it was accepted, with its structure."""
     at = {"document_key": document_key, "generation": generation}
     version = tx.execute(select(VersionRow.__table__).filter_by(**at)).first()
-    doc_id = tx.execute(select(DocumentRow.doc_id).filter_by(key=document_key)).scalar()
-    if version is None or doc_id is None:
+    head = tx.execute(select(DocumentRow.doc_id, DocumentRow.own_access).filter_by(key=document_key)).first()
+    if version is None or head is None:
         raise NotFound(f"文档 {document_key} 没有第 {generation} 版", hint="它可能已被更新或删除")
     tables = tx.execute(select(TableRow.__table__).filter_by(**at).order_by(TableRow.position)).all()
     given = select(PairRow.__table__).filter_by(**at, origin=pairs.GIVEN).order_by(PairRow.position)
-    return rows.document_of(doc_id, version, tables, tx.execute(given).all())
+    document = rows.document_of(head.doc_id, version, tables, tx.execute(given).all())
+    return document if head.own_access is None else replace(document, access=tuple(head.own_access))
 
 
 def complete(
