@@ -14,6 +14,19 @@ from qianxun.core.types import Bm25
 from qianxun.index.shared import SCORE_DECIMALS
 
 TOKEN: Final = re.compile(r"[^ \t\n\f\r]+")  # what tantivy's whitespace tokenizer keeps
+# Characters that stand in a tenth of 10,000 passages of `zh_scale_200k`, most frequent first. Among some documents
+# alone they are left out wherever something else of a query occurs, as characters that are frequent there are over all
+# (`shared.FREQUENT_SHARE`): to count how frequent each is among some would take reading the longest lists there are.
+COMMON: Final = frozenset(
+    "的在中一有为以用和是了不到ea行上下时于将rt可人个is来o要1大对使发c后n这u如2会作能出pld0成定m方进分过多地动本应部此日文新其所建示年并前理通开关数现与自请3他生据国同全加务等表之果月实提"
+    "z入户任法从更置设们面事当b内公工家性或高5程8安接hgv间服者而参合相说子名都信4件标器主正管就经重保创也制该已回区持7道查机问解需息及6业源我选还f体因然情式例最明员天心力外看被长配目位次向y资展"
+    "报市点指w供得网些你化门代小求处平元三单原常意题步民计度何起组记称无量受包结取运9集没项值期存好场但支容则两系活k序特近流认由确调续共交基导产立布完类去南命着备二种属规传至打令型显联义列给各"
+)
+
+
+def is_informative(gram: str) -> bool:
+    """Whether a gram counts among some documents, whatever else occurs there."""
+    return len(gram) > 1 or gram not in COMMON
 
 
 def _norms() -> NDArray[np.int64]:

@@ -3,9 +3,8 @@ hold a term is all counted among them alone.
 
 tantivy counts over everything that it holds, and its sums cannot be taken apart. It does say where a term occurs and
 how it scores that, from which follows how often it occurs there; the rest is added up here, as `index.bm25` has it.
-Lengths are those that a byte stands for, also in their average. Single characters count only where nothing else of the
-query occurs: their lists are the longest, and to know which of them say little would take reading them
-(docs/decisions/0029-access.md).
+Lengths are those that a byte stands for, also in their average. Common characters count only where nothing else of the
+query occurs (`bm25.COMMON`).
 """
 
 from __future__ import annotations
@@ -93,10 +92,17 @@ def match(
 ) -> tuple[Keys, NDArray[np.float64], float]:
     """The best members, as slots with their scores, and the ceiling; of those that are ``allowed``."""
     words, grams = distinct(terms.words), distinct(terms.grams)
-    wanted = [*(("words", word) for word in words), *(("grams", gram) for gram in grams if len(gram) > 1)]
+    wanted = [
+        *(("words", word) for word in words),
+        *(("grams", gram) for gram in grams if scoring.is_informative(gram)),
+    ]
     found = {term: _among(members, postings_of(*term)) for term in wanted}
     if not any(len(own.rows) for own in found.values()):
-        found |= {("grams", gram): _among(members, postings_of("grams", gram)) for gram in grams if len(gram) <= 1}
+        found |= {
+            ("grams", gram): _among(members, postings_of("grams", gram))
+            for gram in grams
+            if not scoring.is_informative(gram)
+        }
     weights = {
         term: scoring.term_weight(members.entries, len(own.rows), bm25) * (gram_weight if term[0] == "grams" else 1.0)
         for term, own in found.items()

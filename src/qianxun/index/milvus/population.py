@@ -61,10 +61,10 @@ def _rows(milvus: Milvus, name: str, state: State, group: Sequence[int]) -> list
 def match(search: Search, terms: Terms, limit: int, require: Require, own: Members, where: Condition) -> Ranking:
     """The best members that pass, ties by key."""
     words, grams = distinct(terms.words), distinct(terms.grams)
-    wanted = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams if len(gram) > 1)]
+    wanted = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams if scoring.is_informative(gram))]
     matching, holding = _matching(search, wanted, own)
     if not any(holding.values()):
-        wanted += [(GRAMS, gram) for gram in grams if len(gram) <= 1]
+        wanted += [(GRAMS, gram) for gram in grams if not scoring.is_informative(gram)]
         matching, holding = _matching(search, wanted, own)
     weights = {term: _weight(search, term, holding[term], own) for term in wanted}
     top = scoring.ceiling(weights.values())

@@ -55,10 +55,10 @@ def members(tx: Tx, tables: Tables, state: State, population: Population) -> Mem
 def match(search: Search, terms: Terms, limit: int, require: Require, own: Members, allowed: Allowed | None) -> Ranking:
     """The best members that are allowed (None: all of them), ties by key."""
     words, grams = distinct(terms.words), distinct(terms.grams)
-    wanted = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams if len(gram) > 1)]
+    wanted = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams if scoring.is_informative(gram))]
     found = _among(search, wanted, own)
     if not any(map(len, found.values())):
-        found |= _among(search, [(GRAMS, gram) for gram in grams if len(gram) <= 1], own)
+        found |= _among(search, [(GRAMS, gram) for gram in grams if not scoring.is_informative(gram)], own)
     weights = {term: _weight(search, term, len(postings), own) for term, postings in found.items()}
     top = scoring.ceiling(weights.values())
     if limit <= 0 or own.entries == 0 or not found:

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from qianxun.doors.http.console import assets
 from qianxun.doors.http.console.page import Page
 from qianxun.doors.http.console.pages import (
+    access,
     ask,
     base_settings,
     bases,
@@ -39,6 +40,7 @@ INNER: Final = (
     document.router,
     receipts.router,
     corrections.router,
+    access.router,
 )
 
 router = APIRouter(include_in_schema=False)
