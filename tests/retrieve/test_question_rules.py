@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qianxun.core.errors import BadInput
+from qianxun.core.errors import BadInput, QianxunError
 from qianxun.core.filters import Eq
 from qianxun.core.governance.corrections import CorrectionQuery
 from qianxun.core.log_types import Feedback
@@ -162,5 +162,27 @@ def test_ratings_propose_rules_and_cases_and_change_nothing(tmp_path: Path) -> N
             excluded = await corrections.add(kb, "exclude", chunk_id=missed, question="报销比例")
             with pytest.raises(BadInput):
                 await corrections.save_as_case(kb, excluded.id)
+
+    asyncio.run(story())
+
+
+def test_a_principal_sees_no_rule_for_what_it_may_not_see(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            public = [Document(name, text, name=name, access=()) for name, text in TEXTS.items() if name != "食堂"]
+            secret = Document("食堂", TEXTS["食堂"], name="食堂", access=("group:hr",))
+            await engine.add_documents(kb, [*public, secret])
+            corrections = engine.governance.corrections
+            hidden = await corrections.add(kb, "pin", chunk_id=f"c_{kb}_食堂_0", question="住院能报多少")
+            shown = await corrections.add(kb, "pin", chunk_id=f"c_{kb}_假期_0", question="住院能报多少")
+            both = await engine.retrieve(kb, "住院能报多少")
+            assert [one.pinned for one in both.results[:2]] == [hidden.id, shown.id]
+            guest = engine.as_principal("group:sales")
+            found = await guest.retrieve(kb, "住院能报多少")
+            assert (order(found)[0], found.results[0].pinned) == ("假期", shown.id)
+            assert "食堂" not in order(found)
+            assert [one.id for one in await guest.governance.corrections.page(kb)] == [shown.id]
+            with pytest.raises(QianxunError):
+                await guest.governance.corrections.undo(kb, shown.id)
 
     asyncio.run(story())
