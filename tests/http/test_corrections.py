@@ -62,6 +62,8 @@ def test_a_chunk_is_edited_cited_as_edited_and_restored(tmp_path: Path) -> None:
             assert (await at.post(path, {"kind": "edit", "chunk_ids": ["c_1_9_0"], "text": "甲"})).status_code == 404
             assert (await at.post(path, {"kind": "erase"})).status_code == 422
             assert (await at.http.get(f"{path}/999")).status_code == 404
+            assert (await at.http.get(path, params={"doc_id": "2"})).json()["data"]["list"] == []
+            assert (await at.http.get(path, params={"doc_id": "无"})).status_code == 404
 
     asyncio.run(run())
 

@@ -106,6 +106,8 @@ async def page(
     corrections = engine.governance.corrections
     query = CorrectionQuery(state or "", kind or "", doc_id, chunk_id)
     found = await corrections.page(knowledge_base_id, query, limit=limit, after=after)
+    if doc_id and not found:  # corrections may outlive their document; what has neither never was
+        await engine.document(knowledge_base_id, doc_id)
     counts = await corrections.counts(knowledge_base_id)
     return success({"list": to_wire(found), "next": found[-1].id if len(found) == limit else None, "counts": counts})
 
