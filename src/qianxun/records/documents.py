@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, select, update
+from sqlalchemy import Connection, Dialect, bindparam, delete, exists, func, select, update
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.ingest_types import Labels
@@ -28,7 +29,7 @@ from qianxun.core.unicode import is_storable, storable
 from qianxun.records import checksums, pairs, rows, tables
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, replace_chunks, write_chunks
 from qianxun.records.database.counters import CounterName, allocate
-from qianxun.records.database.statements import in_slices, insert_rows, select_in
+from qianxun.records.database.statements import Compiled, compiled, in_slices, insert_rows, select_in
 from qianxun.records.governance import access, audit, corrections, document_corrections, quotas, validity, webhooks
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
@@ -53,6 +54,7 @@ DOCUMENT = (
     "updated_at",
 )  # fmt: skip
 WITHDRAWN = "withdrawn"  # the reason of a deleted document that people deleted, though its file may still exist
+AFTER_PURGED = "purged;"  # the first id after all that begin with …
 PURGED = "purged:"  # how that begins which the row of a purged document has in the place of its id
 AUDITED_IDS = 100  # documents of one batch that the audit log names; of the others it has the number
 FIELD_LIMITS = {"user_id": 128, "project_id": 128, "content_type": 64}
@@ -99,9 +101,16 @@ def heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[s
 
 def _has_purged(tx: Connection, knowledge_base: int) -> bool:
     """One look into the index of ids: next to no base has any."""
-    own = (DocumentRow.knowledge_base_id == knowledge_base) & (DocumentRow.status == "deleted")
-    among = (DocumentRow.doc_id >= PURGED) & (DocumentRow.doc_id < PURGED[:-1] + chr(ord(PURGED[-1]) + 1))
-    return tx.execute(select(DocumentRow.key).where(own, among).limit(1)).first() is not None
+    given = {"base": knowledge_base, "first": PURGED, "end": AFTER_PURGED}
+    return _purged_query(tx.dialect).rows(tx, given)[0][0] is not None
+
+
+@lru_cache
+def _purged_query(dialect: Dialect) -> Compiled:
+    own = DocumentRow.knowledge_base_id == bindparam("base", type_=DocumentRow.knowledge_base_id.type)
+    first, end = (bindparam(name, type_=DocumentRow.doc_id.type) for name in ("first", "end"))
+    among = (DocumentRow.doc_id >= first) & (DocumentRow.doc_id < end)
+    return compiled(select(func.min(DocumentRow.key)).where(own, among), dialect)
 
 
 def purged_id(knowledge_base: int, doc_id: str) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from qianxun.bases.base import OpenBase
+from qianxun.bases.table_cache import TableCache
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.filters import In
 from qianxun.core.governance.actor import current_actor
@@ -71,6 +72,7 @@ async def _delete_in(host: Host, base: OpenBase, doc_ids: Sequence[str], found: 
         left = await host.cache.forget(base.id, base.about.identity)
         base.terms.forget()
         base.graph = await asyncio.to_thread(base.graph.forgotten)
+        base.tables = TableCache()
         found.removed.append(Removed("cache.answers", 0, left, "" if left >= 0 else "缓存服务器没有答复"))
         await rebuild(base, base.model)
     rows = await asyncio.to_thread(_rows_left, base, doc_ids, before)

@@ -12,14 +12,16 @@ import json
 import secrets
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Dialect, Row, bindparam, insert, select, update
 
 from qianxun.core.governance.actor import current_actor
 from qianxun.core.governance.audit import AuditEntry, AuditVerdict
 from qianxun.core.unicode import storable
 from qianxun.records.database.counters import allocate, last
+from qianxun.records.database.statements import Compiled, compiled
 from qianxun.records.schema import AuditRow, KnowledgeBaseRow
 
 FIRST: Final = "0" * 64  # what the first entry has for the hash of the one before
@@ -49,10 +51,10 @@ def append(
     (sequence,) = allocate(tx, "audit", 1)
     now = datetime.now(UTC)
     who, subject = storable(who or current_actor())[:WHO_LIMIT], storable(subject)[:SUBJECT_LIMIT]
-    tenant = _tenant(tx, knowledge_base) if tenant is None else tenant
+    ((previous, owner),) = _before(tx.dialect).rows(tx, {"sequence": sequence - 1, "base": knowledge_base})
+    previous, tenant = previous or FIRST, str(owner or "") if tenant is None else tenant
     salt, written = secrets.token_hex(16), storable(_canonical(details or {}))
     digest = _digest(salt, who, subject, written)
-    previous = tx.execute(select(AuditRow.hash).where(AuditRow.sequence == sequence - 1)).scalar() or FIRST
     values = {"sequence": sequence, "created_at": now, "tenant": tenant, "knowledge_base_id": knowledge_base}
     values |= {"action": action, "digest": digest, "previous": previous}
     tx.execute(
@@ -163,9 +165,13 @@ def _rows(tx: Connection) -> Iterator[Row[Any]]:
         after = batch[-1].sequence
 
 
-def _tenant(tx: Connection, knowledge_base: int) -> str:
-    found = tx.execute(select(KnowledgeBaseRow.tenant).where(KnowledgeBaseRow.id == knowledge_base)).scalar()
-    return str(found or "")
+@lru_cache
+def _before(dialect: Dialect) -> Compiled:
+    """The hash of the entry before, and whose the base is: run with every write."""
+    sequence = AuditRow.sequence == bindparam("sequence", type_=AuditRow.sequence.type)
+    base = KnowledgeBaseRow.id == bindparam("base", type_=KnowledgeBaseRow.id.type)
+    columns = (select(AuditRow.hash).where(sequence), select(KnowledgeBaseRow.tenant).where(base))
+    return compiled(select(*(column.scalar_subquery() for column in columns)), dialect)
 
 
 def _entry(row: Row[Any]) -> AuditEntry:

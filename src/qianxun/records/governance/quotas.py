@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, LargeBinary, Select, cast, delete, func, insert, select, update
+from sqlalchemy import (
+    Connection,
+    Dialect,
+    LargeBinary,
+    Select,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from qianxun.core.errors import BadInput, QuotaExceeded
 from qianxun.core.governance.quotas import KINDS, LARGEST, Quota
 from qianxun.records.bases import check_tenant
 from qianxun.records.database.server import SQLITE
+from qianxun.records.database.statements import Compiled, compiled
 from qianxun.records.governance import audit
 from qianxun.records.schema import ChunkRow, DocumentRow, KnowledgeBaseRow, QuotaRow, SearchCountRow, VersionRow
 
@@ -68,19 +82,26 @@ def require_room(tx: Connection, knowledge_base: int) -> None:
     One statement where the tenant has no quota. What is written by two at once is counted by the second: the outbox
     has them commit one after the other.
     """
-    own = KnowledgeBaseRow.id == knowledge_base
-    query = select(QuotaRow.tenant, *_LIMITS).join(KnowledgeBaseRow, KnowledgeBaseRow.tenant == QuotaRow.tenant)
-    row = tx.execute(query.where(own)).first()
-    if row is None:
+    rows = _of_base(tx.dialect).rows(tx, {"base": knowledge_base})
+    if not rows:
         return
-    limits = {kind: limit for kind, limit in zip(KINDS, row[1:], strict=True) if limit is not None and kind in NAMES}
-    found = used(tx, row.tenant, tuple(limits))
+    tenant, *numbers = rows[0]
+    limits = {kind: limit for kind, limit in zip(KINDS, numbers, strict=True) if limit is not None and kind in NAMES}
+    found = used(tx, tenant, tuple(limits))
     for kind, limit in limits.items():
         if found[kind] > limit:
             raise QuotaExceeded(
-                f"租户“{row.tenant}”的{NAMES[kind]}至多 {limit}，放入之后会是 {found[kind]}，没有放入",
+                f"租户“{tenant}”的{NAMES[kind]}至多 {limit}，放入之后会是 {found[kind]}，没有放入",
                 hint="删去一些文档，或请管理员调高：qianxun quotas set",
             )
+
+
+@lru_cache
+def _of_base(dialect: Dialect) -> Compiled:
+    """Run with every write."""
+    own = KnowledgeBaseRow.id == bindparam("base", type_=KnowledgeBaseRow.id.type)
+    query = select(QuotaRow.tenant, *_LIMITS).join(KnowledgeBaseRow, KnowledgeBaseRow.tenant == QuotaRow.tenant)
+    return compiled(query.where(own), dialect)
 
 
 def count_search(tx: Connection, tenant: str, minute: int) -> int:

@@ -1,1 +1,1 @@
-"""Routes of what operators account for: `audit`, the one to read first. Each module has a ``router``."""
+"""Routes of what operators account for: `audit` is the one to read first. Each module has a ``router``."""

@@ -62,24 +62,7 @@ def _remove(file: Path) -> None:
     "/import",
     summary="由导出的文件新建一个知识库",
     status_code=201,
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "multipart/form-data": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["file"],
-                        "properties": {
-                            "file": {"type": "string", "format": "binary", "description": "导出的文件"},
-                            "name": {"type": "string", "description": "另起的名称；不填则用原来的"},
-                            "model": {"type": "string", "description": "换用的模型，none 只按词语；不填则用原来的向量"},
-                        },
-                    }
-                }
-            },
-        }
-    },
+    include_in_schema=False,  # a form whose file no schema describes: docs/operations.md does
     **returns(Envelope[Imported], 400, 404, 409, 413, 422, 507),
 )
 async def import_file(request: Request, engine: TenantEngine) -> Response:
