@@ -16,7 +16,7 @@ help:
 	@echo "make cluster  一个小集群：PostgreSQL、Valkey、Milvus，三个副本和一个 worker，杀掉一个看少了什么；Ctrl-C 结束"
 	@echo "make test     装好并跑全部检查与测试"
 	@echo "make lint     只跑 ruff 与 mypy"
-	@echo "make bench    性能对照（输出比值）"
+	@echo "make bench    性能对照（输出比值）；MILLION=1 另建一百万块的库，要一两个小时"
 	@echo "make quality  全部中文评测集上的排序质量（首次运行要嵌入全部文档，约一小时）"
 	@echo "make llm-check 一个真的小语言模型（约 350 MB，另装在 .venv-llm）跑回答、模式、读图谱、改写、流式与工具，列出守住了什么"
 	@echo "make torture  反复 kill -9 入库进程并核对；逐个系统调用断电（需要 strace）；翻转数据库与 WAL 的位；一万步随机交错与模型比对；随机请求与并发读写拷问服务；文件数不够、磁盘写满时的答复；几个进程同用一个数据库时逐个 kill -9、停住、重启服务器；有害的文件各占多少；十部长篇小说入库看内存"
@@ -94,7 +94,7 @@ llm-check: $(VENV)/.dev .venv-llm/.installed
 	$(BIN)/python -m tests.llm_check
 
 bench: $(VENV)/.dev $(PEERS)/.installed
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(if $(MILLION),--million)
 
 quality: $(VENV)/.dev
 	QIANXUN_VECTORIZATION_MODEL_FOLDERS=../shared/models $(BIN)/python -m benchmarks.quality

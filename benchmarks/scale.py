@@ -411,7 +411,9 @@ def main() -> int:
         print(json.dumps(asyncio.run(RUN[given.run](given.folder, given.rows[0]))))
         return 0
     told = {rows: measure(rows, given.folder / str(rows), given.part) for rows in sorted(given.rows)}
-    print(json.dumps({"sizes": told, "exponents": exponents(told)}, ensure_ascii=False, indent=1))
+    recalls = [_at(each, ("ask", "vector", "recall@10")) for each in told.values()]
+    report = {"recall@10": min(recalls), "sizes": told, "exponents": exponents(told)}
+    print(json.dumps(report, ensure_ascii=False, indent=1))
     return 0
 
 
