@@ -49,15 +49,13 @@ def test_a_worker_learns_from_what_others_have_written(tmp_path: Path, postgres_
     async def story() -> None:
         async with replicas(tmp_path, postgres_url, 2, background=False) as (one, two):
             base = (await one.create_knowledge_base("医保")).id
-            working = asyncio.create_task(two._run_background(follow=True))
-            await asyncio.sleep(0.5)
-            await one.add_documents(base, [Document("甲", "住院费用报销比例。")])
-            async with asyncio.timeout(60):
-                while not any(opened.id == base for opened in two._bases.every()):  # noqa: ASYNC110  # nobody tells
-                    await asyncio.sleep(0.1)
-            assert await found(two, base, "住院费用") == {"甲"}
-            working.cancel()
-            await asyncio.wait([working])
+            async with two._in_background(follow=True):
+                await asyncio.sleep(0.5)
+                await one.add_documents(base, [Document("甲", "住院费用报销比例。")])
+                async with asyncio.timeout(60):
+                    while not any(opened.id == base for opened in two._bases.every()):  # noqa: ASYNC110  # nobody tells
+                        await asyncio.sleep(0.1)
+                assert await found(two, base, "住院费用") == {"甲"}
 
     asyncio.run(story())
 

@@ -126,14 +126,16 @@ class Engine:
         settings = settings or load(arguments={"data": str(data) if data is not None else None})
         with nullcontext() if reader else owned(settings.folder, shared=is_shared(settings)):
             engine = await asyncio.to_thread(wire, Engine, settings, dict(models or {}), reader=reader)
-            parts = (engine.of, engine.records, engine._work, engine._bases.every, settings.events, engine.inbox)
             is_alone = reader or not background
-            work = nullcontext() if is_alone else in_background(*parts, follow=background == "worker")
             try:
-                async with work:
+                async with nullcontext() if is_alone else engine._in_background(follow=background == "worker"):
                     yield engine
             finally:
                 await engine._close(finish=not background)
+
+    def _in_background(self, *, follow: bool) -> AbstractAsyncContextManager[None]:
+        parts = (self.of, self.records, self._work, self._bases.every, self.settings.events, self.inbox)
+        return in_background(*parts, follow=follow)
 
     async def _close(self, *, finish: bool) -> None:
         await self.operations.close()
