@@ -23,6 +23,7 @@ from tests.shared import MODELS, needs_model
         ("2019年的收入", ()),
         ("HEPA滤网多久更换一次", ()),
         ("年假有多少天", ()),
+        ("Who was the 4th Baron in the 1950s with a 4-letter name?", ()),
     ],
 )
 def test_a_code_has_letters_and_digits(question: str, codes: tuple[str, ...]) -> None:

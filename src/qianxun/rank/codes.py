@@ -14,13 +14,20 @@ from qianxun.core.types import Ranking
 MOST_HOLDERS: Final = 10  # chunks with a code that distinguishes them from all others
 # Letters and digits together. Digits alone are as often an amount or a limit: 不少于 56000 元.
 _CODE: Final = re.compile(r"(?=.*[0-9])(?=.*[a-z])[a-z0-9][a-z0-9._/-]*")
+_SHORTEST: Final = 4  # letters and digits: U-20 and v2 are not one thing's alone
+_ENGLISH: Final = re.compile(r"[0-9]+(?:st|nd|rd|th|s)|[0-9]+-[a-z]{3,}")  # 4th, 1950s, 4-letter
 
 
 def codes_in(words: Iterable[str]) -> tuple[str, ...]:
     """The words of an analysed question that are codes; without those that are parts of another."""
     known = tuple(dict.fromkeys(words))
-    codes = [word for word in known if _CODE.fullmatch(word)]
+    codes = [word for word in known if _is_code(word)]
     return tuple(code for code in codes if not any(code != other and code in other for other in known))
+
+
+def _is_code(word: str) -> bool:
+    is_long = sum(map(str.isalnum, word)) >= _SHORTEST
+    return is_long and _CODE.fullmatch(word) is not None and _ENGLISH.fullmatch(word) is None
 
 
 @dataclass(frozen=True, slots=True)
