@@ -67,6 +67,8 @@ async def fill(settings: Settings) -> None:
         await handler.handle_document_updated(told)
         await engine.registry.add("7", NewModel("我的", "https://example.com/v1", "bge", "rerank", api_key=SECRET))
         await engine.admin.build_graph(base.id)
+        await engine.governance.access.set_rule(base.id, "机密", ["role:主管"])
+        await engine.governance.access.set(base.id, ["问答"], ["group:人事", "user:张三"])
         labelled = Evaluations(engine)
         await labelled.save_case(base.id, "能休息几天", doc_ids=["问答"])
         (saved,) = await labelled.sets(base.id)
