@@ -25,7 +25,7 @@ LARGEST_STREAM: Final = 64 << 20  # each word comes in some two hundred bytes of
 DONE: Final = "[DONE]"
 LINGER_SECONDS: Final = 1.0  # for the end of a stream after the reply: a connection read to its end can be reused
 # A model that only streams, as DashScope and others put it
-_ONLY_STREAMS: Final = re.compile(r"HTTP 400 .*(?:only supports? stream|non-stream(?:ing)? call)", re.DOTALL)
+_ONLY_STREAMS: Final = re.compile(r"only supports? stream|non-stream(?:ing)? call")
 # A parameter that a model does not take, as OpenAI's reasoning models and gateways to them put it
 _NOT_TAKEN: Final = re.compile(
     r"HTTP 400 .*Unsupported (?:parameter|value): \W*(max_tokens|temperature|top_p)\b", re.DOTALL
@@ -66,7 +66,7 @@ class RemoteChat(RemoteModel):
         try:
             body = self._service.post(PATH, self._payload(messages, stream=False), LARGEST_REPLY)
         except ModelUnavailable as error:
-            if _ONLY_STREAMS.search(error.message):
+            if "HTTP 400 " in error.message and _ONLY_STREAMS.search(error.message):
                 return "".join(self.stream(messages)).strip()
             self._drop_parameter(error)
             return self.complete(messages)
