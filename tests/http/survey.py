@@ -237,6 +237,7 @@ async def _settle(asked: Asking, url: str) -> Known:
     saved = (await asked.post(f"/v1/knowledge-bases/{base}/evaluation-cases", question)).json()["data"]
     run = (await asked.post(f"/v1/evaluation-sets/{saved['set']['id']}/runs", {"mode": "fulltext"})).json()["data"]
     await asked.post(f"/v1/knowledge-bases/{base}/documents", {"doc_id": "gone", "name": "旧", "content": "旧的"})
+    hook = (await asked.post("/v1/webhooks", {"url": url, "events": ["document.failed"]})).json()["data"]
     gone = (await asked.http.delete(f"/v1/knowledge-bases/{base}/documents/gone")).json()["data"]
     pinned = {"kind": "pin", "chunk_ids": [f"c_{base}_123_0"], "question": "阈值是多少"}
     correction = (await asked.post(f"/v1/knowledge-bases/{base}/corrections", pinned)).json()["data"]
@@ -262,5 +263,7 @@ async def _settle(asked: Asking, url: str) -> Known:
         "path.file_id": [f"{base}/d1", "d2"],
         "path.log_id": [log["id"] for log in logs],
         "path.receipt_id": [gone["receipt"]],
+        "path.webhook_id": [hook["id"]],
+        "path.tenant": ["acme"],
         "path.subject_id": ["u7"],
     }

@@ -85,7 +85,8 @@ def test_every_route_is_documented(tmp_path: Path) -> None:
     async def story(asked: Asking, known: Known) -> None:
         documented = {(operation.method, operation.path) for operation in operations(asked.app.openapi())}
         shown = {pair for pair in routes(asked.app) if pair[1] not in PAGES and not pair[1].startswith(CONSOLE)}
-        assert shown == documented
+        # A form whose file no schema describes: docs/operations.md does.
+        assert shown - {("POST", "/v1/knowledge-bases/import")} == documented
 
     run(tmp_path, story)
 
