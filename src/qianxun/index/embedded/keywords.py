@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 LEAST_HEAP_BYTES, MOST_HEAP_BYTES = 15_000_000, 320_000_000
 HEAP_BYTES_PER_ROW = 20_000
 FEW = 5_000  # so many allowed rows are given to tantivy as a set; more are sifted from its hits
-SIFTED = 30_000  # hits of a large base are sifted sooner than 5,000 rows are looked up: 9 ms and 14 among 250,000
 LARGE = 50_000  # rows
 STRETCHES = 16  # of rows after one another, as those of a tenant often are, are given as ranges
 LONG = 500  # rows; fewer are looked up sooner than ranges are gone through
@@ -283,7 +282,7 @@ def match(
     count = int(np.count_nonzero(allowed))
     if limit <= 0 or count == 0 or not (words or grams):
         return Matched(np.empty(0, dtype=np.int64), np.empty(0), top)
-    few = rows[allowed] if _is_set(allowed, count, limit) else None
+    few = rows[allowed] if _is_set(allowed, count) else None
     query = _query(view.schema, words, grams, require, gram_weight, few)
     with _Sound():
         within = None if count == len(rows) else allowed
@@ -296,15 +295,17 @@ def match(
     return Matched(slots, scores, top)
 
 
-def _is_set(allowed: NDArray[np.bool_], count: int, limit: int) -> bool:
+def _is_set(allowed: NDArray[np.bool_], count: int) -> bool:
     """Whether so many allowed rows are given to tantivy, rather than sifted from its hits."""
     if count == len(allowed):
         return False
-    if len(allowed) <= LARGE:
-        return count <= FEW
-    if LONG < count < len(allowed) // 4 and np.count_nonzero(allowed[1:] & ~allowed[:-1]) < STRETCHES:
+    if (
+        len(allowed) > LARGE
+        and LONG < count < len(allowed) // 4
+        and np.count_nonzero(allowed[1:] & ~allowed[:-1]) < STRETCHES
+    ):
         return True
-    return count <= FEW and limit * len(allowed) > SIFTED * count
+    return count <= FEW
 
 
 def _informative(view: KeywordView, words: Sequence[str], grams: Sequence[str]) -> Sequence[str]:
