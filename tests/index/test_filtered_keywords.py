@@ -48,7 +48,7 @@ def answers(folder: Path) -> list[Ranking]:
     return asyncio.run(told())
 
 
-@pytest.mark.parametrize(("few", "stretches"), [(0, 0, 16), (5_000, 0, 0), (5_000, 10**6, 16), (5_000, 1, 16)])
+@pytest.mark.parametrize(("few", "stretches"), [(0, 16), (0, 0), (5_000, 0), (5_000, 16)])
 def test_sifted_or_looked_up_or_in_ranges(
     tmp_path: Path, few: int, stretches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
