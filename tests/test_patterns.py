@@ -303,6 +303,8 @@ def everything() -> tuple[Found, ...]:
 BOUNDED = {
     "words.toml:decisive.elsewhere": QUERY_LIMIT,  # of a question
     "qianxun.retrieve.query_plan._MENTION": QUERY_LIMIT,  # of a question, checked before it is planned
+    "qianxun.question.steps._SUPERLATIVE": 80,  # _LONGEST
+    "qianxun.question.steps._DOES": 80,  # _LONGEST
     "qianxun.answer.verify.plain_text.LINK_START": 2_000,  # _LONGEST_RUN
     "qianxun.answer.verify.plain_text._UNFINISHED": 40,  # _LONGEST
     "qianxun.answer.verify.citations._ENDING": 16,  # the end of a sentence

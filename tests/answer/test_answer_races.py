@@ -174,16 +174,11 @@ def test_a_base_that_goes_while_a_model_writes_is_gone_and_its_answer_with_it(wr
 
 def test_a_wording_that_cannot_be_searched_for_does_not_cost_what_others_found(asking: Asking) -> None:
     async def story() -> Answer:
+        async def search_again(query: str, mode: Any) -> Any:
+            raise RecallFailed("各路都没有回答")
+
         answering = await asking.engine.answering(asking.kb)
-        searched: list[str] = []
-
-        async def search(query: str, mode: Any) -> Any:
-            searched.append(query)
-            if len(searched) > 1:
-                raise RecallFailed("各路都没有回答")
-            return await answering.search(query, mode)
-
-        return await answer_question(replace(answering, search=search), UNSAID)
+        return await answer_question(replace(answering, search_again=search_again), UNSAID)
 
     answer = asking.run(story())
     assert len(said(answer, "retrieve")) > 1

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Table, insert, inspect, select, update
 
 from qianxun.core.errors import AlreadyThere, BadInput
+from qianxun.core.governance.quotas import Quota
 from qianxun.core.graph_types import Alias
 from qianxun.core.log_types import Feedback
 from qianxun.core.model_types import NewModel
@@ -25,7 +26,7 @@ from qianxun.engine.settings import Settings, load
 from qianxun.examples.schema import models
 from qianxun.records import Records, bases, graph, keys
 from qianxun.records.database.open import sqlite_url
-from qianxun.records.schema import Base, ChunkRow, DocumentRow, TermRow, UserModelRow
+from qianxun.records.schema import Base, ChunkRow, DocumentRow, SearchCountRow, TermRow, UserModelRow
 from qianxun.records.sealing import Sealing
 from qianxun.testing.scripted import HashEmbedding
 
@@ -58,6 +59,10 @@ async def fill(settings: Settings) -> None:
         await engine.add_documents(base.id, [*batch, asked, Document("表", TABLE, format="markdown")])
         await engine.add_documents(base.id, [Document("d0", "改过的第一条，住院报销 99%。")])
         await engine.delete_document(base.id, "d1")
+        await engine.governance.webhooks.add("https://example.com/hook", ["document.deleted"])
+        await engine.governance.receipts.delete(base.id, ["d3"])
+        await engine.governance.corrections.add(base.id, "rename", doc_id="d4", name="第四条")
+        await engine.governance.quotas.set(Quota(documents=1_000))
         await engine.add_documents(base.id, [Document("等待", "还没有进入索引的一篇。")], wait=False)
         await engine.retrieve(base.id, "住院报销比例")
         (entry,) = await engine.logs.list()
@@ -79,6 +84,7 @@ async def fill(settings: Settings) -> None:
             keys.create(tx, "local", "write", "报表")
             graph.add_alias(tx, base.id, Alias("住院报销", "报销", details={"谁": "甲"}))
             graph.store_summaries(tx, base.id, "m", [graph.Summary("c_1", "报销", "住院可以报销。😀")])
+            tx.execute(insert(SearchCountRow).values(tenant="local", minute=29_000_000, searches=3))
             vector = np.ones(64, dtype="<f4").tobytes()
             if not tx.execute(select(TermRow.term)).first():
                 row = {"knowledge_base_id": base.id, "model": MODEL.name, "term": "住院", "vector": vector}

@@ -35,7 +35,7 @@ _CHAIN: Final = re.compile(
     r"^(?P<of>[^，,？?]+?)(?<!的目)的(?P<what>(?!最)[^的，,？?是有和与及]{1,10})(?<!的目)的"
     r"(?P<rest>(?!其中|时候|情况|地方|多少|[是有吗呀啊呢谁哪])[^的]{1,20})$"
 )
-_TITLE: Final = re.compile(r"[《〈“「][^》〉”」]*[》〉”」]")
+_TITLE: Final = re.compile(r"[《〈“「][^《〈“「》〉”」]*[》〉”」]")
 _ASKS_ALREADY: Final = re.compile(r"[我你谁哪是]|什么|怎么|如何|多少|分别|各自|不(?:大|小|少|多|为)")
 # 软件组的组长毕业于哪里
 _DOES: Final = re.compile(

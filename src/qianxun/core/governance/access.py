@@ -118,9 +118,9 @@ def principal_in_claims(claims: Mapping[str, Any], user: str, groups: str, roles
     """
     subject = _claim(claims, user)
     named = [("user", value) for value in subject[:1]]
-    named += [("group", value) for value in _claim(claims, groups)]
+    named += [("group", value.strip("/")) for value in _claim(claims, groups)]  # some issuers write paths
     named += [("role", value) for value in _claim(claims, roles)]
-    labels = [label for kind, value in named if _LABEL.fullmatch(label := f"{kind}:{value.strip('/')}")]
+    labels = [label for kind, value in named if _LABEL.fullmatch(label := f"{kind}:{value}")]
     name = f"user:{subject[0]}" if subject else ""
     return Principal(frozenset(labels[:PRINCIPAL_LIMIT]), name[:LABEL_LIMIT])
 
