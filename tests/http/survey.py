@@ -188,6 +188,9 @@ def brief(document: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+PROBABILITY = {"path.correction_id": 1.0}  # of one that is there; few requests are made of these
+
+
 def _config(known: Known, examples: int, seed: int) -> dict[str, Any]:
     names = {place: f"known{number}" for number, place in enumerate(known)}
     return {
@@ -202,7 +205,9 @@ def _config(known: Known, examples: int, seed: int) -> dict[str, Any]:
         },
         "checks": {"enabled": False, **{name: {"enabled": True} for name in CHECKS}},
         "dictionaries": {names[place]: {"values": list(values)} for place, values in known.items()},
-        "parameters": {place: {"dictionary": name, "probability": 0.8} for place, name in names.items()},
+        "parameters": {
+            place: {"dictionary": name, "probability": PROBABILITY.get(place, 0.8)} for place, name in names.items()
+        },
         "suppress-health-check": ["all"],
         "continue-on-failure": True,
     }

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 
 from qianxun.core.errors import BadInput
 from qianxun.engine.engine import Engine
+from qianxun.engine.governance.facade import Governance
 
 Result = TypeVar("Result")
 PARTS: Final = frozenset(("events", "manager", "hybrid_search", "graph_keeper"))  # methods that return a part
@@ -160,7 +161,9 @@ class BlockingPart:
         if name.startswith("_"):
             raise AttributeError(name)
         found = getattr(self.part, name)
-        return self.engine.waiting(found) if callable(found) else BlockingPart(found, self.engine)
+        if isinstance(self.part, Governance):  # which has parts of its own
+            return BlockingPart(found, self.engine)
+        return self.engine.waiting(found) if callable(found) else found
 
 
 @contextmanager

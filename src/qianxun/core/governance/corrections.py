@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeAlias, TypedDict
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 from qianxun.core.errors import BadInput
 from qianxun.core.filters import Metadata, MetadataValue
 from qianxun.core.limits import QUERY_LIMIT
 from qianxun.core.unicode import is_storable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 CorrectionKind: TypeAlias = Literal[
     "edit", "disable", "split", "join", "keywords", "questions", "note",

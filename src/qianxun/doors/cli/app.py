@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from qianxun.core.errors import BadInput
-from qianxun.core.governance.actor import set_actor
+from qianxun.core.governance.actor import acting_as
 from qianxun.doors.cli.commands.ask import ask
 from qianxun.doors.cli.commands.bases import app as bases
 from qianxun.doors.cli.commands.chat import chat
@@ -103,7 +103,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="版本号 · the version")
     ] = False,
 ) -> None:
-    set_actor(f"command:{_user()}")
+    context.with_resource(acting_as(f"command:{_user()}"))
     context.obj = Session(data, config, verbose, _address(url, data), key or "")
     if (command := context.invoked_subcommand) in LOCAL:
         refuse_url(context.obj, command, alone=command in EXCLUSIVE)

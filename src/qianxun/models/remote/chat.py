@@ -70,7 +70,7 @@ class RemoteChat(RemoteModel):
                 return "".join(self.stream(messages)).strip()
             self._drop_parameter(error)
             return self.complete(messages)
-        reply, finish = _read(body, self.name)
+        reply, finish = self._read(body)
         check_finish(self.name, finish)
         return "".join(reply_without_key(iter([reply]), self._endpoint.api_key))
 
@@ -129,11 +129,17 @@ class RemoteChat(RemoteModel):
             if not reply.is_complete:  # otherwise all arrived before the connection broke
                 raise
         if reply.whole is not None:
-            text, finish = _read(reply.whole, self.name)
+            text, finish = self._read(reply.whole)
             yield text
             check_finish(self.name, finish)
         else:
             reply.check_end()
+
+    def _read(self, body: bytes | bytearray) -> tuple[str, Any]:
+        try:
+            return _read(body, self.name)
+        except ServiceError as error:  # which may show the key that it was sent
+            raise self._service.unavailable(f"报错：{error}", "请稍后再试，或检查模型服务") from None
 
     def _payload(self, messages: Sequence[Message], *, stream: bool) -> dict[str, Any]:
         if not messages:
@@ -179,11 +185,11 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
 
 
 def _read(body: bytes | bytearray, model: str) -> tuple[str, Any]:
-    """The text of a whole reply, and its finish reason."""
+    """The text of a whole reply, and its finish reason. Raises ServiceError for an error that it reports."""
     try:
         whole = json.loads(body)
         if isinstance(whole, dict) and (reported := _reported_error(whole)):
-            raise ModelUnavailable(f"对话服务 {model} 报错：{reported}", hint="请稍后再试，或检查模型服务")
+            raise ServiceError(reported)
         choice = whole["choices"][0]
         text, finish = choice["message"]["content"], choice.get("finish_reason")
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:

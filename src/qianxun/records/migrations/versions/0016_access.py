@@ -45,8 +45,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     for table, columns in ADDED.items():
-        with op.batch_alter_table(table) as changed:
-            for name in columns:
-                changed.drop_column(name)
+        for name in columns:
+            op.drop_column(table, name)
     op.drop_table("access_rules")
     op.drop_table("access_sets")

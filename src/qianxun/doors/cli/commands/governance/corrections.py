@@ -127,7 +127,7 @@ def _print(one: Correction, as_json: bool) -> None:
             print_plain(out(), f"    {label}：{visible(text)}")
 
 
-@app.command(help="做一条更正，如 add edit c_1001_手册_3 --text …")
+@app.command(help="做一条更正，如 add edit c_1001_手册_3 --text 新的话")
 def add(
     context: typer.Context,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="、".join(KINDS))],

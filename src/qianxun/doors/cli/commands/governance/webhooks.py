@@ -24,7 +24,10 @@ ALL = "document.indexed,document.failed,document.deleted,search.zero_results,sea
 def add(
     context: typer.Context,
     url: Annotated[str, typer.Argument(metavar="URL", help="http(s) 地址 · the address")],
-    events: Annotated[str, typer.Option(metavar="E,E", help="哪些事，用逗号隔开 · which events")] = ALL,
+    events: Annotated[
+        str,
+        typer.Option(metavar="E,E", help="哪些事，用逗号隔开；不写为全部 · which events, else all", show_default=False),
+    ] = ALL,
     kb: Annotated[
         str, typer.Option(metavar="NAME", help="只通知这个知识库的 · of this base only", show_default=False)
     ] = "",

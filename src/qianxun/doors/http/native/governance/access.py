@@ -70,7 +70,7 @@ async def list_labels(
     return success({"labels": labels, "documents": to_wire(page[:limit]), "next": following})
 
 
-@router.put("", summary="给文档访问标签，立刻生效", **returns(enveloped(AccessChanged), 400, 404, 422))
+@router.put("", summary="给文档访问标签，立刻生效", **returns(enveloped(AccessChanged), 400, 404, 413, 422, 507))
 async def set_labels(
     knowledge_base_id: BaseId,
     engine: TenantEngine,
@@ -89,7 +89,7 @@ async def list_rules(knowledge_base_id: BaseId, engine: TenantEngine) -> Respons
     return success({"rules": to_wire(await engine.governance.access.rules(knowledge_base_id))})
 
 
-@router.put("/rules", summary="给一个目录或来源访问标签", **returns(enveloped(AccessRules), 400, 404, 422))
+@router.put("/rules", summary="给一个目录或来源访问标签", **returns(enveloped(AccessRules), 400, 404, 413, 422, 507))
 async def set_rule(
     knowledge_base_id: BaseId,
     engine: TenantEngine,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from qianxun.core.codec.wire import to_wire
+from qianxun.core.errors import Forbidden
 from qianxun.core.governance.audit import AuditEntry, AuditVerdict
 from qianxun.core.limits import MAX_ID, NAME_LIMIT
 from qianxun.doors.http.context import TenantEngine, Writer
@@ -42,8 +43,12 @@ async def list_entries(
 @router.get("/verify", summary="核对审计记录的哈希链", **returns(enveloped(AuditResult), 422))
 async def verify(
     engine: TenantEngine,
+    request: Request,
     head: Annotated[str, Query(max_length=64, description="以前抄下的 head，应仍在链上")] = "",
 ) -> Response:
-    """把所有租户的记录（同一条链）从头重算一遍；`head` 抄到别处，日后还能看出结尾有没有被截去。"""
+    """把所有租户的记录（同一条链）从头重算一遍；`head` 抄到别处，日后还能看出结尾有没有被截去。
+    链是所有租户的，有了密钥之后用 `qianxun audit verify`。"""
+    if request.state.key_id is not None:
+        raise Forbidden("密钥不能核对所有租户的审计记录", hint="在服务所在的机器上运行 qianxun audit verify")
     verdict = await engine.governance.audit.verify(head)
     return success({**to_wire(verdict), "is_intact": verdict.is_intact})
