@@ -57,6 +57,8 @@ class Survey:
     flaws: list[Flaw] = field(default_factory=list)
 
     def take(self, event: events.EngineEvent) -> None:
+        if isinstance(event, events.NonFatalError) and MISCOUNTED in str(event.value):
+            return  # the operation is tried in the other phases, and the test counts whether it was reached
         if isinstance(event, events.NonFatalError | events.FatalError):
             raise AssertionError(f"the survey itself failed: {event}")
         if isinstance(event, events.ScenarioFinished):
@@ -188,6 +190,7 @@ def brief(document: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
+MISCOUNTED = "AST constructor recursion depth mismatch"  # of CPython 3.11, where threads compile (gh-106905)
 PROBABILITY = {"path.correction_id": 1.0}  # of one that is there; few requests are made of these
 
 
