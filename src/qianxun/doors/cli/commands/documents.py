@@ -88,14 +88,7 @@ def add(
     session = session_of(context)
     request = Request(session.start, kb, tuple(paths), labels, tuple(exclude or ()), sync, yes, restore)
     report, dropped = _add_with_progress(session, request, quiet=as_json)
-    seconds = time.perf_counter() - started
-    if as_json:
-        print_json(described(report, seconds) | (_dropped_json(report, dropped) if dropped else {}))
-    else:
-        _show_report(report, seconds)
-        if dropped:
-            _show_dropped(dropped)
-            _show_deleted(report.deleted)
+    _print_added(report, dropped, time.perf_counter() - started, as_json=as_json)
     return 1 if report.refused or report.waiting or (dropped and dropped.doubts) else 0
 
 
@@ -230,6 +223,16 @@ def described(report: Report, seconds: float) -> dict[str, object]:
         "chunks": report.chunks,
         "seconds": round(seconds, 3),
     }
+
+
+def _print_added(report: Report, dropped: Dropped | None, seconds: float, *, as_json: bool) -> None:
+    if as_json:
+        print_json(described(report, seconds) | (_dropped_json(report, dropped) if dropped else {}))
+        return
+    _show_report(report, seconds)
+    if dropped:
+        _show_dropped(dropped)
+        _show_deleted(report.deleted)
 
 
 def _show_report(report: Report, seconds: float) -> None:
