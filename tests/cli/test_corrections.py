@@ -44,10 +44,9 @@ def test_a_chunk_is_corrected_listed_and_restored(run: Run, chunk: str, tmp_path
 
 
 def test_rules_and_metadata_and_a_file_of_corrections(run: Run, chunk: str, tmp_path: Path) -> None:
-    doc = chunk.split("_", 2)[2].rpartition("_")[0]
     assert run("corrections", "add", "pin", chunk, "--question", "多久提交", "--kb", "医保").code == 0
     meta = ("--meta", "部门=社保", "--meta", "级别=3")
-    marked = run("corrections", "add", "metadata", "--doc", doc, *meta, "--kb", "医保", "--json")
+    marked = run("corrections", "add", "metadata", "--doc", "住院.txt", *meta, "--kb", "医保", "--json")
     assert json.loads(marked.out)["change"]["metadata"] == {"部门": "社保", "级别": 3}
     assert "规则" in run("search", "多久提交", "--kb", "医保", "--explain").out
     file = tmp_path / "更正.jsonl"
@@ -55,5 +54,7 @@ def test_rules_and_metadata_and_a_file_of_corrections(run: Run, chunk: str, tmp_
     assert len(file.read_text("utf-8").splitlines()) == 2
     again = run("corrections", "import", file, "--kb", "医保")
     assert (again.code, "收进 0 条" in again.out) == (0, True), again.err
+    nowhere = run("corrections", "add", "rename", "--doc", "门诊.txt", "--name", "门诊", "--kb", "医保")
+    assert (nowhere.code, "kb show" in nowhere.err) == (2, True), nowhere.err
     unknown = run("corrections", "add", "erase", chunk, "--kb", "医保")
     assert (unknown.code != 0, "edit" in unknown.err) == (True, True)

@@ -1,4 +1,4 @@
-"""`qianxun receipts`, `purge` and `audit`."""
+"""`qianxun receipts`, `purge`, `audit` and `access`."""
 
 from __future__ import annotations
 
@@ -77,3 +77,13 @@ def test_webhooks_are_registered_and_removed(handbook: Run) -> None:
     assert made["secret"] not in handbook("webhooks", "list", "--json").out
     assert handbook("webhooks", "remove", str(made["id"])).code == 0
     assert handbook("webhooks", "list", "--json").json == {"list": []}
+
+
+def test_documents_are_labelled_by_name(handbook: Run) -> None:
+    (labelled,) = handbook("access", "set", "制度.md", "--kb", "手册", "--label", "group:人事", "--json").json[
+        "documents"
+    ]
+    assert (labelled["name"], labelled["labels"]) == ("制度.md", ["group:人事"])
+    assert "制度.md" in handbook("access", "list", "--kb", "手册").out
+    assert handbook("access", "clear", "制度.md", "--kb", "手册", "--json").json["documents"][0]["labels"] == []
+    assert handbook("access", "set", "没有这份", "--kb", "手册").code == 2

@@ -1,4 +1,4 @@
-"""What the commands share: the data folder or the service they work on, and knowledge bases found by name."""
+"""What the commands share: the data folder or the service they work on; knowledge bases and documents by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from qianxun.core.errors import BadInput, NotFound
 from qianxun.doors.cli.i18n import tr
 
 if TYPE_CHECKING:
-    from qianxun.core.types import KnowledgeBase
+    from qianxun.core.types import DocumentState, KnowledgeBase
     from qianxun.doors.client import Client
     from qianxun.engine.engine import Engine
     from qianxun.engine.settings import Settings
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NAMED = 20  # bases of other tenants that a message names
+PAGE = 500  # documents
 
 Library: TypeAlias = "Engine | Client"  # an engine over a data folder, or a client of a running service
 JsonFlag: TypeAlias = Annotated[
@@ -201,6 +202,43 @@ async def find_base(library: Library, name: str, start: str) -> KnowledgeBase:
             hint=(tr(f"已有：{names}；", f"There are: {names}. ") if names else await other_tenants(library, name))
             + tr(f"要新建它：{create}", f"To create it: {create}"),
         ) from error
+
+
+async def find_document(library: Library, base: KnowledgeBase, wanted: str, start: str) -> DocumentState:
+    """By id, then by name. Raises NotFound, or BadInput with the ids where several have the name."""
+    try:
+        return await library.document(base.id, wanted)
+    except NotFound:
+        named = await _documents_named(library, base.id, wanted)
+    if not named:
+        raise no_document(base, wanted, start)
+    if len(named) > 1:
+        ids = "\n".join(f"  {state.doc_id}  {state.source}" for state in named)
+        raise BadInput(
+            tr(
+                f"“{base.name}”里有 {len(named)} 个文档叫“{wanted}”，不知道是哪一个",
+                f"“{base.name}” has {len(named)} documents called “{wanted}”",
+            ),
+            hint=tr(f"用编号指明：\n{ids}", f"Say which by its id:\n{ids}"),
+        )
+    return named[0]
+
+
+async def _documents_named(library: Library, knowledge_base: int, name: str) -> list[DocumentState]:
+    named: list[DocumentState] = []
+    after = ""
+    while page := await library.documents(knowledge_base, limit=PAGE, after=after):
+        named += [state for state in page if state.name == name and state.status != "deleted"]
+        after = page[-1].doc_id
+    return named
+
+
+def no_document(base: KnowledgeBase, wanted: str, start: str) -> NotFound:
+    listing = f"{start} kb show {quoted(base.name)}"
+    return NotFound(
+        tr(f"“{base.name}”里没有文档 {wanted}", f"There is no document {wanted} in “{base.name}”"),
+        hint=tr(f"查看文档的编号与名称：{listing}", f"See the ids and names: {listing}"),
+    )
 
 
 async def other_tenants(library: Library, name: str = "") -> str:

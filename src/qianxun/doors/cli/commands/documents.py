@@ -27,6 +27,8 @@ from qianxun.doors.cli.session import (
     Session,
     called,
     find_base,
+    find_document,
+    no_document,
     session_of,
     with_library,
 )
@@ -36,10 +38,9 @@ if TYPE_CHECKING:
     from qianxun.core.governance.receipts import Receipt
     from qianxun.core.governance.validity import Validity
     from qianxun.core.ingest_types import Labels, Report
-    from qianxun.core.types import Chunk, DocumentState, KnowledgeBase, MetadataValue
+    from qianxun.core.types import Chunk, DocumentState, MetadataValue
     from qianxun.engine.admin.sync import Doubt, Dropped
 
-PAGE = 500  # documents
 REMOVED_SHOWN = 20  # documents that --sync removed
 
 
@@ -351,7 +352,7 @@ def delete(
         try:
             return found, await library.governance.receipts.delete(base.id, [found.doc_id], purge=purge)
         except NotFound:
-            raise _no_document(base, document, session.start) from None
+            raise no_document(base, document, session.start) from None
 
     deleted, receipt = with_library(session, work)
     if as_json:
@@ -409,40 +410,3 @@ def _validity_text(known: Validity) -> str:
         supersedes and marked("supersedes", f"取代 {supersedes}", f"supersedes {supersedes}"),
     ]
     return "  ".join(printable(part) for part in parts if part)
-
-
-async def find_document(library: Library, base: KnowledgeBase, wanted: str, start: str) -> DocumentState:
-    """By id, then by name. Raises NotFound, or BadInput with the ids where several have the name."""
-    try:
-        return await library.document(base.id, wanted)
-    except NotFound:
-        named = await _documents_named(library, base.id, wanted)
-    if not named:
-        raise _no_document(base, wanted, start)
-    if len(named) > 1:
-        ids = "\n".join(f"  {state.doc_id}  {state.source}" for state in named)
-        raise BadInput(
-            tr(
-                f"“{base.name}”里有 {len(named)} 个文档叫“{wanted}”，不知道是哪一个",
-                f"“{base.name}” has {len(named)} documents called “{wanted}”",
-            ),
-            hint=tr(f"用编号指明：\n{ids}", f"Say which by its id:\n{ids}"),
-        )
-    return named[0]
-
-
-async def _documents_named(library: Library, knowledge_base: int, name: str) -> list[DocumentState]:
-    named: list[DocumentState] = []
-    after = ""
-    while page := await library.documents(knowledge_base, limit=PAGE, after=after):
-        named += [state for state in page if state.name == name and state.status != "deleted"]
-        after = page[-1].doc_id
-    return named
-
-
-def _no_document(base: KnowledgeBase, wanted: str, start: str) -> NotFound:
-    listing = f"{start} kb show {quoted(base.name)}"
-    return NotFound(
-        tr(f"“{base.name}”里没有文档 {wanted}", f"There is no document {wanted} in “{base.name}”"),
-        hint=tr(f"查看文档的编号与名称：{listing}", f"See the ids and names: {listing}"),
-    )

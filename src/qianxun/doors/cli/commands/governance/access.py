@@ -9,7 +9,15 @@ import typer
 from rich.markup import escape
 
 from qianxun.doors.cli.i18n import done, hint, out, print_json, tr
-from qianxun.doors.cli.session import BaseOption, JsonFlag, find_base, session_of, with_library
+from qianxun.doors.cli.session import (
+    BaseOption,
+    JsonFlag,
+    Library,
+    find_base,
+    find_document,
+    session_of,
+    with_library,
+)
 from qianxun.doors.cli.views.drawing import new_table
 
 if TYPE_CHECKING:
@@ -21,7 +29,7 @@ app = typer.Typer(help="谁能看见哪些文档 · who may see which documents"
 rules_app = typer.Typer(help="各目录与来源的访问标签 · the labels of folders and sources", no_args_is_help=True)
 app.add_typer(rules_app, name="rules")
 
-DocIds = Annotated[list[str], typer.Argument(metavar="DOC_ID...", help="文档的编号 · ids of documents")]
+Documents = Annotated[list[str], typer.Argument(metavar="DOC...", help="文档的编号或名称 · ids or names of documents")]
 LabelOptions = Annotated[
     list[str] | None,
     typer.Option("--label", "-l", metavar="L", help="user:、group: 或 role: 开头，可多次 · a label, repeatable"),
@@ -58,16 +66,16 @@ def list_labels(
 def set_labels(
     context: typer.Context,
     kb: BaseOption,
-    doc_ids: DocIds,
+    documents: Documents,
     label: LabelOptions = None,
     as_json: JsonFlag = False,
 ) -> None:
-    _changed(context, kb, as_json, lambda access, base: access.set(base, doc_ids, label or ()))
+    _changed(context, kb, documents, as_json, lambda access, base, doc_ids: access.set(base, doc_ids, label or ()))
 
 
 @app.command("clear", help="去掉文档自己的标签，随规则 · take away documents' own labels: rules count again")
-def clear(context: typer.Context, kb: BaseOption, doc_ids: DocIds, as_json: JsonFlag = False) -> None:
-    _changed(context, kb, as_json, lambda access, base: access.clear(base, doc_ids))
+def clear(context: typer.Context, kb: BaseOption, documents: Documents, as_json: JsonFlag = False) -> None:
+    _changed(context, kb, documents, as_json, lambda access, base, doc_ids: access.clear(base, doc_ids))
 
 
 @rules_app.command("list", help="列出规则 · the rules")
@@ -134,9 +142,20 @@ def remove_rule(
 
 
 def _changed(
-    context: typer.Context, kb: str, as_json: bool, work: Callable[[Any, int], Awaitable[Sequence[DocumentAccess]]]
+    context: typer.Context,
+    kb: str,
+    documents: Sequence[str],
+    as_json: bool,
+    change: Callable[[Any, int, list[str]], Awaitable[Sequence[DocumentAccess]]],
 ) -> None:
-    found = _run(context, kb, work)
+    session = session_of(context)
+
+    async def work(library: Library) -> Sequence[DocumentAccess]:
+        base = await find_base(library, kb, session.start)
+        doc_ids = [(await find_document(library, base, wanted, session.start)).doc_id for wanted in documents]
+        return await change(library.governance.access, base.id, doc_ids)
+
+    found = with_library(session, work)
     if as_json:
         from qianxun.core.codec.wire import to_wire
 

@@ -13,7 +13,7 @@ from rich.markup import escape
 from qianxun.core.errors import BadInput
 from qianxun.core.governance.corrections import KINDS, LIKE, STATES
 from qianxun.doors.cli.i18n import done, hint, out, print_json, print_plain, tr
-from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, session_of, with_library
+from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, find_document, session_of, with_library
 from qianxun.doors.cli.views.drawing import minutes, new_table, visible
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def add(
     chunks: Annotated[
         list[str] | None, typer.Argument(metavar="[CHUNK]...", help="片段的编号；join 写相邻的几个 · chunk ids")
     ] = None,
-    doc: Annotated[str, typer.Option(metavar="ID", help="文档的编号 · a document", show_default=False)] = "",
+    doc: Annotated[str, typer.Option(metavar="DOC", help="文档的编号或名称 · a document", show_default=False)] = "",
     text: Annotated[str, typer.Option(metavar="T", help="edit：改后的全文；@文件 从文件读", show_default=False)] = "",
     part: Annotated[list[str] | None, typer.Option(metavar="T", help="split：拆成的一段，写几次")] = None,
     keyword: Annotated[list[str] | None, typer.Option(metavar="W", help="keywords：写几次")] = None,
@@ -151,14 +151,20 @@ def add(
     by: By = "",
     as_json: JsonFlag = False,
 ) -> None:
+    _choice(kind, KINDS, "KIND")
     change = _change(kind, text, part or (), keyword or (), question or (), note, name, meta or (), like)
+    session = session_of(context)
 
-    async def work(corrections: Any, base: int) -> Correction:
-        made: Correction = await corrections.add(base, kind, chunk_id=chunks or (), doc_id=doc, author=by, **change)
+    async def work(library: Library) -> Correction:
+        base = await find_base(library, kb, session.start)
+        doc_id = (await find_document(library, base, doc, session.start)).doc_id if doc else ""
+        corrections: Any = library.governance.corrections
+        made: Correction = await corrections.add(
+            base.id, kind, chunk_id=chunks or (), doc_id=doc_id, author=by, **change
+        )
         return made
 
-    _choice(kind, KINDS, "KIND")
-    _print(_on_base(context, kb, work), as_json)
+    _print(with_library(session, work), as_json)
 
 
 def _change(
