@@ -14,7 +14,8 @@ from qianxun.core.errors import Unreadable
 from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Document, ParsedFile
 from qianxun.engine.engine import Engine
-from qianxun.indexing.inbox import ATTEMPTS
+from qianxun.indexing import inbox
+from qianxun.indexing.inbox import ATTEMPTS, Inbox, Upload
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import found
@@ -177,3 +178,23 @@ def test_a_file_that_ends_the_process_every_time_is_given_up(
             assert (state.status, str(ATTEMPTS) in state.reason) == ("failed", True)
 
     asyncio.run(story())
+
+
+def test_parts_of_what_was_never_received_go_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is killed between the file and the record of it leaves both without a meaning."""
+    own = Upload("local", 1, "甲", "甲.txt", LABELS)
+    for name in ("part.file", "part.new", "whole.file"):
+        (tmp_path / name).write_text(TEXT, "utf-8")
+    (tmp_path / "whole.json").write_bytes(own.to_json())
+
+    async def looked() -> list[Upload]:
+        entries = Inbox(tmp_path).take_left()
+        for entry in entries:
+            entry.leave()
+        return [entry.upload for entry in entries]
+
+    assert asyncio.run(looked()) == [own]
+    assert len(list(tmp_path.iterdir())) == 4, "another process may be receiving them"
+    monkeypatch.setattr(inbox, "PART_SECONDS", -1.0)
+    assert asyncio.run(looked()) == [own]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["whole.file", "whole.json"]

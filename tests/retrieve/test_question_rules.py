@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 
 from qianxun.core.errors import BadInput, QianxunError
 from qianxun.core.filters import Eq
 from qianxun.core.governance.corrections import CorrectionQuery
 from qianxun.core.log_types import Feedback
-from qianxun.core.types import Document, Recall
+from qianxun.core.types import Document, Recall, Vector
 from qianxun.engine.admin.evaluation_sets import Evaluations
 from qianxun.engine.engine import Engine
+from qianxun.records.schema import CorrectionRow
 from qianxun.testing.scripted import HashEmbedding
-from tests.indexing.opened import opened
+from tests.indexing.opened import MODEL, opened
 
 TEXTS = {
     "门诊": "门诊费用按百分之六十报销，每年封顶三千元。",
@@ -108,6 +110,42 @@ def test_a_question_like_it_is_known_by_its_vector(tmp_path: Path) -> None:
             await add(kb, "pin", chunk_id=f"c_{kb}_假期_0", question=own, like=1.0)
             assert order(await engine.retrieve(kb, like))[0] != "假期"
             assert order(await engine.retrieve(kb, own))[0] == "假期"
+
+    asyncio.run(story())
+
+
+def test_a_rule_has_its_vector_when_it_is_made_and_a_search_stores_none(tmp_path: Path) -> None:
+    """Also not where there is none, since the model was away: then it is made once for as long as the base is open."""
+
+    class Counting(HashEmbedding):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedded: list[str] = []
+
+        def embed_query(self, text: str) -> Vector:
+            self.embedded.append(text)
+            return super().embed_query(text)
+
+    def stored(engine: Engine) -> list[str]:
+        with engine.records.reading() as tx:
+            return list(tx.execute(select(CorrectionRow.vector_model)).scalars())
+
+    async def story() -> None:
+        model, own, like = Counting(), "住院的费用能报销多少", "住院的费用可报销多少"
+        async with opened(tmp_path, model) as (engine, kb):
+            await filled(engine, kb)
+            await engine.governance.corrections.add(kb, "pin", chunk_id=f"c_{kb}_假期_0", question=own, like=0.5)
+            assert (stored(engine), model.embedded) == ([MODEL], [own])
+            with engine.records.writing() as tx:
+                tx.execute(update(CorrectionRow).values(vector_model="", vector=None))
+            await engine.add_documents(kb, [Document("甲", "工伤认定要三十天。")])
+            assert order(await engine.retrieve(kb, like))[0] == "假期"
+            await engine.add_documents(kb, [Document("乙", "生育津贴按月发放。")])
+            assert order(await engine.retrieve(kb, like, top_k=3))[0] == "假期"
+            assert stored(engine) == [""]
+            assert model.embedded.count(own) <= 2  # when it was made, and where it was missing
+            await engine.admin.rebuild(kb)
+            assert stored(engine) == [MODEL]
 
     asyncio.run(story())
 

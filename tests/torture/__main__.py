@@ -216,11 +216,12 @@ def _soak(minutes: float, seed: int) -> None:
 
     with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
         done = soak(Path(folder), minutes, seed)
-    slope = done.slope(warming(minutes))
+    slope, by_calls = done.an_hour(warming(minutes)), done.ten_thousand_calls(warming(minutes))
     sys.stdout.write(
-        f"{done.calls} calls, {done.failed} failed, {slope:+.1f} MB an hour at {done.samples[-1][1]:.0f} MB\n"
+        f"{done.calls} calls, {len(done.failures)} failed, {slope:+.1f} MB an hour, "
+        f"{by_calls:+.2f} MB in 10,000 calls, at {done.samples[-1][1]:.0f} MB\n"
     )
-    if done.failed or not slope <= MOST_MEGABYTES_AN_HOUR:
+    if done.failures or not slope <= MOST_MEGABYTES_AN_HOUR:
         sys.exit(f"memory may rise by {MOST_MEGABYTES_AN_HOUR:g} MB an hour; nan: too few calls to tell")
 
 

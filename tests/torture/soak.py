@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -45,18 +46,26 @@ WORDS = (
 class Soak:
     samples: Sequence[tuple[float, float, int]]  # seconds, megabytes, calls
     calls: int
-    failed: int
+    failures: Sequence[str]  # what was called, and what it was answered with
 
-    def slope(self, after: float) -> float:
-        """Megabytes an hour, fitted to the samples after so many seconds and `WARMING_CALLS`: the median of the slopes
-        between any two of them (Theil-Sen), which a few collections of garbage do not bend. Not a number where the
-        machine was too busy for as many calls."""
-        late = np.array([sample[:2] for sample in self.samples if sample[0] >= after and sample[2] >= WARMING_CALLS])
+    def an_hour(self, after: float) -> float:
+        """Megabytes an hour, after so many seconds."""
+        return self._slope(after, 0) * 3600
+
+    def ten_thousand_calls(self, after: float) -> float:
+        """Megabytes in ten thousand calls: what a busy machine does not change."""
+        return self._slope(after, 2) * 10_000
+
+    def _slope(self, after: float, by: int) -> float:
+        """Fitted to the samples after so many seconds and `WARMING_CALLS`: the median of the slopes between any two of
+        them (Theil-Sen), which a few collections of garbage do not bend. Not a number where the machine was too busy
+        for as many calls."""
+        late = np.array([sample for sample in self.samples if sample[0] >= after and sample[2] >= WARMING_CALLS])
         if len(late) < LEAST_SAMPLES:
             return math.nan
         first, second = np.triu_indices(len(late), max(1, len(late) // 4))
         moved = late[second] - late[first]
-        return float(np.median(moved[:, 1] / moved[:, 0])) * 3600
+        return float(np.median(moved[:, 1] / np.maximum(moved[:, by], 1e-9)))
 
 
 def warming(minutes: float) -> float:
@@ -68,23 +77,28 @@ def soak(folder: Path, minutes: float, seed: int) -> Soak:
     with running(folder) as service:
         process = psutil.Process(service.process.pid)
         found = asyncio.run(_work(service.url, process, 60 * minutes, seed))
-        service.stop(2)
+        _, logged = service.end(signal.SIGINT)
+    for failure in found.failures:
+        sys.stdout.writelines(f"  {line}\n" for line in logged.splitlines() if failure.split()[-1] in line)
     return found
 
 
 async def _work(url: str, process: psutil.Process, seconds: float, seed: int) -> Soak:
     chance, began = random.Random(seed), time.monotonic()
     samples: list[tuple[float, float, int]] = []
-    calls = failed = 0
+    failures: list[str] = []
+    calls = 0
     async with httpx.AsyncClient(base_url=url, timeout=120, trust_env=False) as http:
         bases = [await _base(http, number) for number in range(3)]
 
         async def go_on() -> None:
-            nonlocal calls, failed
+            nonlocal calls
             while time.monotonic() - began < seconds:
                 answer = await _call(http, chance.choice(bases), chance)
                 calls += 1
-                failed += answer.status_code >= 500
+                if answer.status_code >= 500:
+                    failures.append(_failure(answer))
+                    sys.stdout.write(f"  {failures[-1]}\n")
 
         async def sample() -> None:
             while time.monotonic() - began < seconds:
@@ -95,7 +109,13 @@ async def _work(url: str, process: psutil.Process, seconds: float, seed: int) ->
                 await asyncio.sleep(SAMPLE_SECONDS)
 
         await asyncio.gather(sample(), *(go_on() for _ in range(4)))
-    return Soak(samples, calls, failed)
+    return Soak(samples, calls, failures)
+
+
+def _failure(answer: httpx.Response) -> str:
+    """Ends with the trace, by which the lines of the log are found."""
+    call, trace = answer.request, answer.headers.get("x-trace-id")
+    return f"{call.method} {call.url.path}: {answer.status_code} {answer.text[:500]} trace {trace}"
 
 
 async def _base(http: httpx.AsyncClient, number: int) -> int:

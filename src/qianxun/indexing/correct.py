@@ -24,6 +24,7 @@ from qianxun.core.governance.corrections import (
     ACTIVE,
     AUTHOR_LIMIT,
     OF_DOCUMENTS,
+    OF_QUESTIONS,
     Anchor,
     Correction,
     CorrectionQuery,
@@ -36,6 +37,7 @@ from qianxun.core.types import Chunk, Document, Prepared, Vector, Vectors
 from qianxun.indexing.add import checked_metadata
 from qianxun.indexing.maintenance import keep_up
 from qianxun.indexing.prepare import prepare, question_maker
+from qianxun.indexing.rule_vectors import store_rule_vectors
 from qianxun.ingest.anchors import SearchedText, anchor_of
 from qianxun.records import chunks, documents, outbox
 from qianxun.records.database.counters import allocate
@@ -242,6 +244,8 @@ async def _rework(base: OpenBase, doc_id: str, after: After, write: Write, *, wa
         written = await base.records.write(change.written)
         if written is not None:
             await keep_up(base, upto=written)
+            if any(one.kind in OF_QUESTIONS for one in active):
+                await in_preparing_thread(base, store_rule_vectors, base, base.model)
             return
     raise BadInput(f"文档“{doc_id[:80]}”一直在变，没有更正", hint="等它的写入结束后再试")
 

@@ -4,7 +4,8 @@
        └── the process is killed, or the caller gives up ──► `run_inbox` reads it
 
 An upload is two files, `<token>.file` and `<token>.json`. The latter makes it one, and is locked by the process that is
-at work on it: several may share a folder, and a lock goes with its process.
+at work on it: several may share a folder, and a lock goes with its process. A process that is killed before there is a
+`.json` leaves parts of what was never received: they are removed later.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import logging
 import os
 import secrets
 import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -31,6 +33,7 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = 3  # after that the file is given up: it may be what ends the process
 AGAIN_SECONDS = 30.0  # to wait where the records could not be reached
+PART_SECONDS = 600.0  # after which a file without its `.json` is nothing that is being received
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +142,19 @@ class Inbox:
 
     def take_left(self) -> list[Entry]:
         """The uploads that nobody is at work on, oldest first; they are locked now. Raises OSError."""
+        self._remove_parts()
         found: list[tuple[float, Entry]] = []
         for path in self.folder.glob("*.json"):
             if (entry := _locked(path)) is not None:
                 found.append((path.stat().st_mtime, entry))
         return [entry for _, entry in sorted(found, key=lambda one: one[0])]
+
+    def _remove_parts(self) -> None:
+        """By the time that a name was given: a linked file is as old as its content."""
+        for part in (*self.folder.glob("*.new"), *self.folder.glob("*.file")):
+            with suppress(FileNotFoundError):  # its upload was stored meanwhile
+                if time.time() - part.stat().st_ctime > PART_SECONDS and not part.with_suffix(".json").exists():
+                    part.unlink()
 
 
 def _written(place: Path, upload: Upload, copy: Path) -> Entry:

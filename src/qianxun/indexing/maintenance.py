@@ -31,6 +31,7 @@ from qianxun.indexing.outbox_indexer import (
     waited_turn,
     with_vectors,
 )
+from qianxun.indexing.rule_vectors import store_rule_vectors
 from qianxun.records import bases, checksums, chunks, documents, graph, listing, outbox, pairs, terms
 from qianxun.records.chunks import Material
 from qianxun.records.database import open as database
@@ -86,6 +87,7 @@ async def _rebuild(base: OpenBase, turn: Turn, model: EmbeddingModel | None, on_
     built = await base.backend.build(base.id, stamp_for(base.about, model, base.analyser))
     try:
         total = await _fill(base, built, model, on_chunks)
+        await asyncio.to_thread(store_rule_vectors, base, model)
         await apply_fenced(base, built, IndexBatch(sequence=sequence, fence=turn.fence), turn)
     except BaseException:
         await built.close()

@@ -16,7 +16,6 @@ from typing import Final
 import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, in_model_thread, read
-from qianxun.core.errors import QianxunError
 from qianxun.core.governance.corrections import QuestionRule
 from qianxun.core.types import Degraded, Generation, Vector
 from qianxun.records import bases
@@ -63,11 +62,17 @@ def _read(base: OpenBase) -> list[QuestionRule]:
 
 
 async def _with_vectors(base: OpenBase, known: Sequence[QuestionRule]) -> tuple[QuestionRule, ...]:
-    """Questions that were embedded by another model, or not yet, are embedded here and stored."""
+    """A question that has no stored vector of this model is embedded here, once for as long as the base is open."""
     found = []
+    embedded = {(rule.id, rule.question): rule for rule in base.rules if rule.model == base.model_name}
     for rule in known:
         if base.model is not None and rule.like < 1.0 and rule.model != base.model_name:
-            rule = await _embedded(base, rule)
+            before = embedded.get((rule.id, rule.question))
+            rule = (
+                await _embedded(base, rule)
+                if before is None
+                else replace(rule, vector=before.vector, model=before.model)
+            )
         vector = rule.vector if rule.model == base.model_name else None
         found.append(replace(rule, vector=_unit(vector), plain=plain_question(rule.question)))
     return tuple(found)
@@ -86,16 +91,7 @@ async def _embedded(base: OpenBase, rule: QuestionRule) -> QuestionRule:
     except Exception as error:  # any model may raise anything; the rule still holds for its own words
         log.warning("the question of rule %s of base %s has no vector: %s", rule.id, base.id, error)
         return rule
-    await asyncio.to_thread(_store_vector, base, rule, model.name, vector)
     return replace(rule, vector=vector, model=model.name)
-
-
-def _store_vector(base: OpenBase, rule: QuestionRule, model: str, vector: Vector) -> None:
-    try:
-        with base.records.writing() as tx:
-            corrections.write_vector(tx, rule.id, model, vector)
-    except QianxunError as error:  # a process that only reads: the owner of the folder stores it
-        log.info("the vector of rule %s is not stored here: %s", rule.id, error)
 
 
 async def matched_rules(

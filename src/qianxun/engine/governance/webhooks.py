@@ -27,7 +27,7 @@ class Webhooks:
     async def add(self, url: str, events: Sequence[str], *, knowledge_base: int = 0) -> tuple[Webhook, str]:
         """The hook and, this once, the secret that its requests are signed with. Raises BadInput for an address that
         the outbound policy refuses, and for unknown events."""
-        check_url(url, self.host.registered.policy)
+        check_url(url, self.host.registered.policy, "url")
         if knowledge_base:
             await self.host.knowledge_base(knowledge_base)
         secret = PREFIX + secrets.token_urlsafe(32)

@@ -244,7 +244,7 @@ def fetched(url: str, policy: UrlPolicy, limit: int, seconds: float, resolve: Re
 
     Raises BadInput for an address that does not pass, ModelUnavailable for what cannot be had.
     """
-    checked = check_url(url, policy)
+    checked = check_url(url, policy, "url")
     deadline = Deadline(time.monotonic() + seconds, never)
     timeout = {"connect": deadline, "write": deadline, "read": deadline, "pool": seconds}
     extensions = {"timeout": timeout, "sni_hostname": checked.host.removesuffix(".")}
@@ -287,7 +287,7 @@ class RemoteModel:
 def post_signed(url: str, policy: UrlPolicy, headers: Mapping[str, str], body: bytes, seconds: float) -> int:
     """Posts to an address that a user registered, once, under the same rules as a model's. Returns the status; what the
     reply says is not read. Raises BadInput for an address that is not allowed, ModelUnavailable for one that fails."""
-    place = check_url(url, policy)
+    place = check_url(url, policy, "url")
     deadline = Deadline(time.monotonic() + seconds, never)
     limits = {"connect": deadline, "write": deadline, "read": deadline, "pool": seconds}
     target = place.path or "/"

@@ -48,6 +48,7 @@ SPECIAL_V6 = (
 NAT64 = "64:ff9b::/96"  # IPv4 from an IPv6-only network: checked by the address inside
 ISATAP = (0x00005EFE, 0x02005EFE)  # the middle of an address that tunnels to the IPv4 address at its end
 LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+EXAMPLES = {"base_url": "https://example.com/v1", "url": "https://example.com/hooks"}  # by the field that has it
 
 _LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?")
@@ -138,12 +139,13 @@ def unmapped(address: Address) -> Address:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def check_url(base_url: str, policy: UrlPolicy) -> ServiceUrl:
-    """Parses the URL. Raises BadInput for one that is malformed or could never be reached.
+def check_url(given: str, policy: UrlPolicy, field_name: str = "base_url") -> ServiceUrl:
+    """Parses the URL. Raises BadInput, which speaks of ``field_name``, for one that is malformed or could never be
+    reached.
 
     Resolves no name: private addresses of a name are refused at each connect.
     """
-    url = read_url(base_url)
+    url = read_url(given, field_name)
     if policy.everywhere or any(rule.covers(url.host, None, url.port) for rule in policy.rules):
         return url
     if url.host.removesuffix(".") in LOCAL_NAMES or url.host.rstrip(".").endswith(".localhost"):
@@ -151,11 +153,13 @@ def check_url(base_url: str, policy: UrlPolicy) -> ServiceUrl:
     elif (literal := as_address(url.host)) is not None:
         addresses = [literal]
     elif _NUMBER.fullmatch(url.host.removesuffix(".").rpartition(".")[2]):
-        raise BadInput("base_url 里的 IP 地址写法不规范", hint="请写成 203.0.114.7 这样的四段十进制数")
+        raise BadInput(f"{field_name} 里的 IP 地址写法不规范", hint="请写成 203.0.114.7 这样的四段十进制数")
     else:
         return url
     if not any(policy.covers(url.host, address, url.port) for address in addresses):
-        raise BadInput(f"base_url 的主机 {url.host} 是本机或内网地址，不允许访问", hint=allow_hint(url.host, url.port))
+        raise BadInput(
+            f"{field_name} 的主机 {url.host} 是本机或内网地址，不允许访问", hint=allow_hint(url.host, url.port)
+        )
     return url
 
 
@@ -164,20 +168,21 @@ def allow_hint(host: str, port: int) -> str:
     return f"请改用公网地址；若确需访问，请管理员在设置 outbound.allow 中加入 {line}"
 
 
-def read_url(base_url: str) -> ServiceUrl:
+def read_url(given: str, field_name: str = "base_url") -> ServiceUrl:
     """Raises BadInput unless it is a plain HTTP URL. Messages never contain it: people paste keys into URLs."""
     try:
-        if _UNSAFE.search(base_url.strip(" ")):
+        if _UNSAFE.search(given.strip(" ")):
             raise ValueError("space, control character or backslash")
-        parts = urlsplit(base_url.strip(" "))
+        parts = urlsplit(given.strip(" "))
         host, port = _host(parts), parts.port
         path = quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~")
         query = quote(parts.query, safe="/%:@!$&'()*+,;=~?")
     except ValueError as error:
-        raise BadInput("base_url 不是合法的地址", hint="例如 https://example.com/v1") from error
+        raise BadInput(f"{field_name} 不是合法的地址", hint=f"例如 {EXAMPLES[field_name]}") from error
     if parts.scheme not in ("http", "https") or not host or "@" in parts.netloc or parts.fragment or port == 0:
+        elsewhere = "；密钥请写在 api_key" if field_name == "base_url" else ""
         raise BadInput(
-            "base_url 必须是不含用户名、密码和 # 的 HTTP 地址", hint="例如 https://example.com/v1；密钥请写在 api_key"
+            f"{field_name} 必须是不含用户名、密码和 # 的 HTTP 地址", hint=f"例如 {EXAMPLES[field_name]}{elsewhere}"
         )
     return ServiceUrl(parts.scheme, host, port or _default_port(parts.scheme), path, query)
 
