@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fastapi import HTTPException
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
@@ -119,11 +120,15 @@ UNFORESEEN: list[tuple[Exception, int, str]] = [
 ]
 
 
-def test_what_nobody_foresaw_is_told_without_detail(tmp_path: Path) -> None:
+def test_what_nobody_foresaw_is_told_without_detail(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def story(asked: Asking) -> None:
         for at, (error, status, word) in enumerate(UNFORESEEN):
             _raise_at(asked, f"/raised/{at}", error)
+            caplog.clear()
             told = await asked.http.get(f"/raised/{at}")
+            # Where something is lacking every request would add a traceback to a log on the same disk.
+            is_traced = any(record.exc_info for record in caplog.records)
+            assert is_traced is (word in ("internal", "records_unavailable"))
             assert (told.status_code, told.json()["code"], told.json()["error"]) == (status, status, word)
             assert "secret" not in told.text
             if status == 500:

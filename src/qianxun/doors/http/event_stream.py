@@ -27,7 +27,7 @@ from qianxun.core.options import AskChoices
 from qianxun.doors.http.concurrency import ClientDisconnected
 from qianxun.doors.http.context import answer_slot, trace_id
 from qianxun.doors.http.middleware.metrics import AnswerTime
-from qianxun.doors.http.responses import encode_json, error_response, json_response, status_of
+from qianxun.doors.http.responses import encode_json, error_response, json_response, log_unforeseen, status_of
 from qianxun.engine.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class EventStream(Response):
             raise
         except Exception as error:  # the outermost place for an answer that has begun: sent as its last event
             if not isinstance(error, QianxunError):
-                log.exception("unforeseen")
+                log_unforeseen(error)
             await self._send_failure(send, error)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
@@ -25,6 +26,8 @@ from qianxun.doors.http.console.render import language_of
 from qianxun.doors.http.error_formats import FieldProblem, format_of, formatted
 from qianxun.doors.http.field_errors import InvalidField, field_problems
 from qianxun.engine.operations import storage_failure
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -155,6 +158,15 @@ def error_response(error: Exception, scope: Scope) -> ErrorResponse:
             return problem(503, "数据库暂时不可用", "records_unavailable", hint="稍后重试", english=english)
     trace_id = scope.get("state", {}).get("trace_id", "")
     return problem(500, "服务内部出错", hint="请把 trace_id 告诉管理员，凭它查日志", english=english, trace_id=trace_id)
+
+
+def log_unforeseen(error: Exception) -> None:
+    """An error that no handler foresaw: with its traceback, except for a lack of space or the like, which says itself
+    what is wrong, comes with every request for as long as it lasts, and must not fill a disk that is full."""
+    if storage_failure(error) in ("disk_full", "shortage"):
+        log.warning("%s: %s", type(error).__name__, str(error).partition("\n")[0])
+    else:
+        log.exception("unforeseen", exc_info=error)
 
 
 async def handle_error(request: Request, error: Exception) -> Response:

@@ -14,7 +14,7 @@ from qianxun.doors.http.middleware.client_address import client_address, trust
 from qianxun.doors.http.middleware.metrics import OTHER, Metrics
 from qianxun.doors.http.middleware.spans import OpenSpan, Spans
 from qianxun.doors.http.middleware.trace_ids import parent_of, within_trace
-from qianxun.doors.http.responses import error_response
+from qianxun.doors.http.responses import error_response, log_unforeseen
 
 log = logging.getLogger(__name__)
 requests = logging.getLogger("qianxun.doors.http.requests")
@@ -46,7 +46,7 @@ class Tracing:
             try:
                 await self._app(scope, receive, response.send)
             except Exception as error:  # the outermost handler: what no other one foresaw
-                log.exception("unforeseen")
+                log_unforeseen(error)
                 if response.status:  # half of it is sent: only closing the connection says that the rest is missing
                     response.is_cut = True
                     raise
