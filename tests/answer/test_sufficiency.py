@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from qianxun.answer.extractive.sufficiency import read
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.core.answer_types import Passage
 
@@ -171,3 +172,13 @@ def test_what_is_said_short_is_found_as_it_is_written(question: str, text: str, 
 )
 def test_what_is_said_short_of_something_else_is_not(question: str, text: str) -> None:
     assert AnswerGenerator().generate(question, [text]).is_declined
+
+
+def test_of_several_subjects_the_first_counts_whatever_order_a_set_has() -> None:
+    """Strings have other hashes in every process: the grade of the same passages must not follow them."""
+    names = ["火车站", "电影院", "体育馆", "图书馆", "身份证", "自行车"]
+    texts = [f"{name[:-1]}的费用是{at}元。" for at, name in enumerate(names, start=3)]
+    passages = [Passage(at, f"d{at}", f"d{at}", f"c{at}", text) for at, text in enumerate(texts, start=1)]
+    for first in range(len(names)):
+        ordered = names[first:] + names[:first]
+        assert read(f"{'、'.join(ordered)}的费用是多少", passages).subject == ordered[0]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import json
 import os
 import pwd
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from qianxun.core.errors import BadInput, FolderInUse
-from qianxun.engine.folder_lock import is_exposed, make_private_folder, owned, owner_of, refused
+from qianxun.engine.folder_lock import LOCK, is_exposed, make_private_folder, owned, owner_of, refused
 
 HOLD = """import sys
 from pathlib import Path
@@ -115,3 +119,17 @@ def test_a_data_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
     (old / "lock").chmod(0o644)
     with owned(old):
         assert not is_exposed(old / "lock")
+
+
+def test_what_a_killed_process_left_is_waited_for(tmp_path: Path) -> None:
+    """A child that it was about to start has its locks until it is another program, which on a busy machine takes a
+    while: whoever restarts a killed service at once is not to be refused."""
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    handle = os.open(tmp_path / LOCK, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    os.write(handle, json.dumps({"pid": killed.pid, "host": socket.gethostname()}).encode())
+    becomes_another = threading.Timer(0.2, os.close, [handle])
+    becomes_another.start()
+    with owned(tmp_path):
+        assert not becomes_another.is_alive()

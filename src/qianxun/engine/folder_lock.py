@@ -17,6 +17,7 @@ import shlex
 import socket
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -28,6 +29,9 @@ from qianxun.core.system.durable import make_folder
 LOCK = "lock"
 UNLOCKABLE = frozenset((errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOTSUP))  # some network file systems
 DATABASE = "qianxun.db"  # the records, in the same folder
+LEFT_SECONDS = 10.0  # to wait for what a killed process has left
+FOLDER_SECONDS = 0.2  # whoever has given back the one lock is about to give back the other
+LOOK_SECONDS = 0.02
 
 
 @contextmanager
@@ -140,7 +144,7 @@ def _user(number: int) -> str:
 
 def _lock(handle: int, folder: Path, kind: int) -> None:
     try:
-        fcntl.flock(handle, kind)
+        _flock(handle, kind, LEFT_SECONDS if _is_gone(_pid(handle)) else 0.0)
     except BlockingIOError as error:
         if _pid(handle) == os.getpid():
             raise FolderInUse(
@@ -154,6 +158,28 @@ def _lock(handle: int, folder: Path, kind: int) -> None:
         ) from error
 
 
+def _flock(handle: int, kind: int, seconds: float) -> None:
+    """Tries again for so long. Raises BlockingIOError."""
+    ends = time.monotonic() + seconds
+    while True:
+        try:
+            return fcntl.flock(handle, kind)
+        except BlockingIOError:
+            if time.monotonic() >= ends:
+                raise
+        time.sleep(LOOK_SECONDS)
+
+
+def _is_gone(pid: int | None) -> bool:
+    """Whether there is no such process. A killed one may have left a child that was about to become another program:
+    until it has, the locks are its own, too."""
+    try:
+        os.kill(pid or os.getpid(), 0)
+    except OSError as error:
+        return error.errno == errno.ESRCH
+    return False
+
+
 def _open_lock(folder: Path) -> int:
     """The lock file; one that others can read is closed to them, since it shows a command line."""
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -165,7 +191,7 @@ def _open_lock(folder: Path) -> int:
 def _lock_folder(own: int, folder: Path, kind: int) -> None:
     """Locks the folder itself, where its file system can: a process whose lock file was deleted still has it."""
     try:
-        fcntl.flock(own, kind)
+        _flock(own, kind, FOLDER_SECONDS)
     except BlockingIOError as error:
         raise _lock_deleted(folder) from error
     except OSError as error:

@@ -40,7 +40,7 @@ def narrowed(query: EvidenceQuery, offered: Sequence[Line]) -> Narrowed:
 def _subjects(query: EvidenceQuery, offered: Sequence[Line]) -> list[str]:
     """Nouns of the question that end in one character of their own weight: 足 of 糖尿病足, not 者 of 患者. A name that
     no dictionary has (电池 and 盒) is one where a line has it."""
-    nouns = {word for word, tag in plain_analyser().tagged(query.folded) if tag == "n"}
+    nouns = dict.fromkeys(word for word, tag in plain_analyser().tagged(query.folded) if tag == "n")  # in its order
     grammar = listed("filler.slight") | listed("filler.grammar")
     written = [
         *nouns,
