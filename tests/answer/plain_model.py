@@ -68,15 +68,15 @@ class PlainModel:
 
     # ── writes ───────────────────────────────────────────────────────────────────────────────────
 
-    def accept(self, document: Document, generation: int | None = None, *, prepared: bool = False) -> str:
-        """``prepared``: the caller could embed it on the way in."""
+    def accept(self, document: Document, generation: int | None = None, *, retry: bool = False) -> str:
+        """``retry``: the caller waits for it, so that what waits for its next attempt is attempted now."""
         entry = self.entries.get(document.id)
         if entry is None:
             self.entries[document.id] = Entry(generation or 1, document)
             return "created"
         if generation is not None and generation <= entry.generation:
             return "stale"
-        waiting = entry.status in ("indexed", "pending") or (entry.status == "retrying" and not prepared)
+        waiting = entry.status in ("indexed", "pending") or (entry.status == "retrying" and not retry)
         if generation is None and waiting and entry.newest == document:
             return "unchanged"
         outcome = "created" if entry.newest is None else "updated"

@@ -176,7 +176,7 @@ def test_what_is_said_short_of_something_else_is_not(question: str, text: str) -
 
 def test_of_several_subjects_the_first_counts_whatever_order_a_set_has() -> None:
     """Strings have other hashes in every process: the grade of the same passages must not follow them."""
-    names = ["火车站", "电影院", "体育馆", "图书馆", "身份证", "自行车"]
+    names = ["火车站", "电影院", "体育馆", "图书馆", "自行车"]
     texts = [f"{name[:-1]}的费用是{at}元。" for at, name in enumerate(names, start=3)]
     passages = [Passage(at, f"d{at}", f"d{at}", f"c{at}", text) for at, text in enumerate(texts, start=1)]
     for first in range(len(names)):

@@ -140,8 +140,7 @@ class Interleavings(RuleBasedStateMachine):
 
     def _put(self, batch: list[Document], wait: bool) -> None:
         accepted = self.run(self.engine.add_documents(self.kb, batch, wait=wait))
-        able = wait and not self.weather.down and not any(self.weather.spoils(each.content) for each in batch)
-        assert [one.outcome for one in accepted] == [self.plain.accept(each, prepared=able) for each in batch]
+        assert [one.outcome for one in accepted] == [self.plain.accept(each, retry=wait) for each in batch]
         if wait:
             self.plain.drain(retries=False)
         self._hold_retries()
