@@ -14,6 +14,7 @@ from qianxun.core.types import Bm25
 from qianxun.index.shared import SCORE_DECIMALS
 
 TOKEN: Final = re.compile(r"[^ \t\n\f\r]+")  # what tantivy's whitespace tokenizer keeps
+_UNEVEN: Final = ("  ", "\t", "\n", "\f", "\r")
 # Characters that stand in a tenth of 10,000 passages of `zh_scale_200k`, most frequent first. Among some documents
 # alone they are left out wherever something else of a query occurs, as characters that are frequent there are over all
 # (`shared.FREQUENT_SHARE`): to count how frequent each is among some would take reading the longest lists there are.
@@ -22,6 +23,15 @@ COMMON: Final = frozenset(
     "z入户任法从更置设们面事当b内公工家性或高5程8安接hgv间服者而参合相说子名都信4件标器主正管就经重保创也制该已回区持7道查机问解需息及6业源我选还f体因然情式例最明员天心力外看被长配目位次向y资展"
     "报市点指w供得网些你化门代小求处平元三单原常意题步民计度何起组记称无量受包结取运9集没项值期存好场但支容则两系活k序特近流认由确调续共交基导产立布完类去南命着备二种属规传至打令型显联义列给各"
 )
+
+
+def token_count(spaced: str) -> int:
+    """How many tokens a text has. Single spaces between them, as an analyser writes them, are counted in a tenth of the
+    time that it takes to find them."""
+    stripped = spaced.strip(" ")
+    if any(other in stripped for other in _UNEVEN):
+        return len(TOKEN.findall(stripped))
+    return stripped.count(" ") + 1 if stripped else 0
 
 
 def is_informative(gram: str) -> bool:

@@ -61,7 +61,8 @@ GROUP_DOCUMENTS = 500  # prepared together
 GROUP_CHARACTERS = 60_000  # … or so many characters: some seconds of embedding on two cores
 BATCH_DOCUMENTS = 10_000  # completed in one transaction and indexed in one commit: see `outbox_indexer.BATCH_ROWS`
 BATCH_CHARACTERS = 4_000_000  # … or so many characters, which must fit in memory several times over
-BATCH_SECONDS = 3.0  # … or what was prepared in that time
+BATCH_SECONDS = 3.0  # … or what a model has embedded in that time, which a process that is killed loses
+BATCH_AGE = 30.0  # … or, in seconds, what was prepared so long ago: files may be read slowly, and be searched for
 READ_CHARACTERS = 1_000_000  # by a worker at once
 TRIM_CHUNKS = 2_000  # of one call: the memory that they took is given back afterwards
 # A plain text of about one chunk is read here: starting a worker takes half a second. No pattern is worse than linear
@@ -123,14 +124,15 @@ def _raw(document: Document) -> RawText:
 
 def _checked(batch: Sequence[Document]) -> list[Document]:
     with paused_collection():
-        return [
-            replace(
-                document,
-                metadata=checked_metadata({**document.stated_dates(), **document.metadata}),
-                format=document.format if document.structure is not None else content_format(document),
-            )
-            for document in batch
-        ]
+        return [_checked_document(document) for document in batch]
+
+
+def _checked_document(document: Document) -> Document:
+    metadata = checked_metadata({**document.stated_dates(), **document.metadata})
+    format = document.format if document.structure is not None else content_format(document)
+    if not metadata and not document.metadata and format == document.format:
+        return document  # as most are: copying all their fields takes longer than looking at them
+    return replace(document, metadata=metadata, format=format)
 
 
 def _together(batch: Sequence[Document]) -> Iterator[list[int]]:
@@ -291,11 +293,15 @@ class _Adding:
         self._base, self._watch = base, watch
         self._upto = 0  # the last outbox sequence of what was accepted
         self._claimed: set[Version] = set()
-        self._ready: list[Ready] = []
-        self._since, self._spent = time.monotonic(), 0.0
+        self._begin_batch()
         self._is_left = False  # something to the indexer, or to another task
         self._applying: asyncio.Task[None] | None = None
         self._elsewhere = SharedClaims(base)
+
+    def _begin_batch(self) -> None:
+        self._ready: list[Ready] = []
+        self._characters = 0
+        self._since, self._spent, self._embedding = time.monotonic(), 0.0, 0.0
 
     async def accept(self, batch: Sequence[Submission], *, claim: bool) -> list[Stored]:
         """Stores a batch. Returns what is to be prepared by this task; without ``claim`` nothing is."""
@@ -322,7 +328,9 @@ class _Adding:
         """Chunks and embeds; what is large by then, or has taken a while, is stored and enters the index."""
         for group in _grouped(work):
             started = time.monotonic()
-            self._ready += zip(group, await self._prepared(group), strict=False)
+            prepared = await self._prepared(group)
+            self._ready += zip(group, prepared, strict=False)
+            self._characters += sum(len(document.content) for _, document, _ in group) if prepared else 0
             self._spent += time.monotonic() - started
             if self._is_due():
                 await self._complete()
@@ -330,15 +338,18 @@ class _Adding:
     def _is_due(self) -> bool:
         return (
             len(self._ready) >= BATCH_DOCUMENTS
-            or sum(len(document.content) for (_, document, _), _ in self._ready) >= BATCH_CHARACTERS
-            or time.monotonic() - self._since >= BATCH_SECONDS
+            or self._characters >= BATCH_CHARACTERS
+            or self._embedding >= BATCH_SECONDS
+            or time.monotonic() - self._since >= BATCH_AGE
         )
 
     async def _prepared(self, group: Sequence[Stored]) -> Sequence[Prepared]:
         """Empty if the model cannot be used: the documents are then left to the indexer."""
         found = [document for _, document, _ in group]
         try:
-            prepared: list[Prepared] = await in_preparing_thread(self._base, _prepare, self._base, found, self._watch)
+            prepared: list[Prepared]
+            prepared, seconds = await in_preparing_thread(self._base, _prepare, self._base, found, self._watch)
+            self._embedding += seconds
             return prepared
         except ModelError as error:
             self._watch(Step("waiting", len(group), reason=str(error)))
@@ -349,7 +360,7 @@ class _Adding:
     async def _complete(self) -> None:
         """Stores what was prepared, and begins to enter it into the index."""
         ready, spent = self._ready, self._spent
-        self._ready, self._since, self._spent = [], time.monotonic(), 0.0
+        self._begin_batch()
         async with self._base.committing.slot(self._base.about.tenant):
             keys = await asyncio.to_thread(_complete, self._base, ready)
         for (at, _, (key, _)), _ in ready:
@@ -473,14 +484,27 @@ def _grouped(work: Sequence[Stored]) -> Iterator[list[Stored]]:
         yield group
 
 
-def _prepare(base: OpenBase, found: Sequence[Document], watch: Watch) -> list[Prepared]:
-    return prepare_for(
-        base,
-        found,
-        warn=lambda reason: watch(Step("warned", reason=reason)),
-        on_cut=lambda count: watch(Step("cut", count)),
-        on_embedded=lambda count: watch(Step("embedded", count)),
-    )
+def _prepare(base: OpenBase, found: Sequence[Document], watch: Watch) -> tuple[list[Prepared], float]:
+    """Also the seconds that their embedding took: on a busy machine cutting takes long, too, but is soon done again."""
+    cut_at = embedded_at = 0.0
+
+    def on_cut(count: int) -> None:
+        nonlocal cut_at, embedded_at
+        watch(Step("cut", count))
+        cut_at = embedded_at = time.monotonic()
+
+    def on_embedded(count: int) -> None:
+        nonlocal embedded_at
+        embedded_at = time.monotonic()
+        watch(Step("embedded", count))
+
+    warn = partial(_warn, watch)
+    prepared = prepare_for(base, found, warn=warn, on_cut=on_cut, on_embedded=on_embedded)
+    return prepared, embedded_at - cut_at
+
+
+def _warn(watch: Watch, reason: str) -> None:
+    watch(Step("warned", reason=reason))
 
 
 def _store(

@@ -36,7 +36,6 @@ from qianxun.records import bases, chunks, documents, outbox, pairs
 from qianxun.records.chunks import Material
 from qianxun.records.documents import LONGEST_WAIT
 from qianxun.records.outbox import Work
-from qianxun.text.chinese import index_grams
 from qianxun.text.headings import read_under_headings, under_headings
 
 log = logging.getLogger(__name__)
@@ -362,15 +361,8 @@ def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry
 
 
 def _content_entry(base: OpenBase, piece: Material) -> IndexEntry:
-    text = searched_text(piece)
-    return IndexEntry(
-        key=piece.key,
-        document=piece.document_key,
-        words=base.analyser.index_words(text),
-        grams=index_grams(text),
-        vector=piece.vector,
-        attributes=piece.attributes,
-    )
+    words, grams = base.analyser.index_terms(searched_text(piece))
+    return IndexEntry(piece.key, piece.document_key, words, grams, piece.vector, piece.attributes)
 
 
 def searched_text(piece: Material) -> str:
@@ -379,12 +371,15 @@ def searched_text(piece: Material) -> str:
     Expansion by questions as in Nogueira et al. 2019 (doc2query), bounded, so that a chunk with very many does not
     become a long text in which no word weighs much.
     """
+    text = under_headings(piece.text, piece.headings)
+    if not piece.questions and not piece.keywords:
+        return text
     added: list[str] = []
     for question in dict.fromkeys(piece.questions):
         if question not in piece.text and sum(map(len, added)) + len(question) <= ADDED_CHARACTERS:
             added.append(question)
     words = [word for word in piece.keywords if word not in piece.text]
-    return "\n".join((under_headings(piece.text, piece.headings), *words, *added))
+    return "\n".join((text, *words, *added))
 
 
 def _question_entry(piece: Material) -> IndexEntry:

@@ -343,7 +343,7 @@ def _write_versions(tx: Connection, knowledge_base: int, work: list[_Decision]) 
 def _insert(
     tx: Connection, model: type[Base], names: Sequence[str], covered: Sequence[str], found: Sequence[tuple[Any, ...]]
 ) -> None:
-    insert_rows(tx, model, (*names, "checksum"), [checksums.with_checksum(names, covered, row) for row in found])
+    insert_rows(tx, model, (*names, "checksum"), checksums.with_checksums(names, covered, found))
 
 
 def _numbered(tx: Connection, name: CounterName, found: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -390,9 +390,7 @@ def complete(
     """
     query = select(DocumentRow.key, DocumentRow.generation).where(DocumentRow.status.in_(("pending", "retrying")))
     query = query.with_for_update()  # so that no correction comes between the next two statements
-    pending = {
-        (row.key, row.generation) for row in select_in(tx, query, DocumentRow.key, [key for key, _, _ in prepared])
-    }
+    pending = {tuple(row) for row in select_in(tx, query, DocumentRow.key, [key for key, _, _ in prepared])}
     newest = corrections.revisions(tx, knowledge_base, [key for key, _ in pending])
     ready = [
         (key, generation, work)
@@ -408,13 +406,9 @@ def complete(
             pairs.remove(tx, (PairRow.document_key == key) & (PairRow.generation == generation))
         _note_corrections(tx, key, generation, work, keys[key])
     pair_keys = pairs.write(tx, knowledge_base, ready, keys)
-    if ready:
-        statement = (
-            update(DocumentRow)
-            .where(DocumentRow.key == bindparam("at"))
-            .values(served=bindparam("to"), status="indexed", reason=None, retry_at=None, updated_at=datetime.now(UTC))
-        )
-        tx.execute(statement, [{"at": key, "to": generation} for key, generation, _ in ready])
+    state = {"status": "indexed", "reason": None, "retry_at": None, "updated_at": datetime.now(UTC)}
+    for part in in_slices([key for key, _, _ in ready]):  # each at the generation that was prepared: see above
+        tx.execute(update(DocumentRow).where(DocumentRow.key.in_(part)).values(served=DocumentRow.generation, **state))
     return {key: (own, pair_keys.get(key, range(0))) for key, own in keys.items()}
 
 

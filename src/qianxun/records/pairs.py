@@ -71,7 +71,7 @@ def write(
         owner = (knowledge_base, document_key, generation)
         found.extend(_rows(owner, own, work, chunk_keys[document_key]))
         vectors.extend(vector_rows_of(own, work.model, work.question_vectors))
-    insert_rows(tx, PairRow, (*PAIR, "checksum"), [checksums.with_checksum(PAIR, checksums.PAIR, row) for row in found])
+    insert_rows(tx, PairRow, (*PAIR, "checksum"), checksums.with_checksums(PAIR, checksums.PAIR, found))
     insert_rows(tx, PairVectorRow, VECTOR, vectors)
     return ranges
 

@@ -249,6 +249,11 @@ class Analyser:
         """`words`, separated by spaces."""
         return " ".join(self.words(text))
 
+    def index_terms(self, text: str) -> tuple[str, str]:
+        """`index_words` and `index_grams`, from one folded text."""
+        folded = fold(text)
+        return " ".join(self._words(folded)), _spaced_grams(folded)
+
     def has_word(self, word: str) -> bool:
         """Whether the dictionary lists it, own words included; what the segmenter merely guesses to be one is not."""
         return bool(self._jieba.has_word(fold(word)))

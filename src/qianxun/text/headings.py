@@ -15,7 +15,7 @@ def under_headings(text: str, headings: Sequence[str]) -> str:
 
     What is shown is the text alone. Of headings that are too long together the innermost stay.
     """
-    return "\n".join((*_above(text, headings, LONGEST_ABOVE), text))
+    return "\n".join((*_above(text, headings, LONGEST_ABOVE), text)) if headings else text
 
 
 def read_under_headings(text: str, headings: Sequence[str]) -> str:
@@ -23,6 +23,8 @@ def read_under_headings(text: str, headings: Sequence[str]) -> str:
 
     Above a chunk that is nearly full there is room for the innermost headings alone, and they cost it its end.
     """
+    if not headings:
+        return text
     longest = max(len(text), LONGEST_READ)
     above = _above(text, headings, min(LONGEST_ABOVE, max(LEAST_ABOVE, longest - len(text))))
     return "\n".join((*above, text))[:longest]

@@ -29,8 +29,8 @@ MOST_TIMES: Final = 255
 
 def packed_lengths(entries: Sequence[IndexEntry]) -> NDArray[np.uint16]:
     """The codes of how many words and how many grams an entry has, a byte each, counted from 1; 0 for a question."""
-    words = np.array([len(scoring.TOKEN.findall(entry.words)) for entry in entries], dtype=np.int64)
-    grams = np.array([len(scoring.TOKEN.findall(entry.grams)) for entry in entries], dtype=np.int64)
+    words = np.array([scoring.token_count(entry.words) for entry in entries], dtype=np.int64)
+    grams = np.array([scoring.token_count(entry.grams) for entry in entries], dtype=np.int64)
     is_content = np.array([entry.field == "content" for entry in entries], dtype=bool)
     codes = [np.minimum(scoring.norm_codes(lengths), 254) + 1 for lengths in (words, grams)]
     return np.where(is_content, codes[0] | codes[1] << 8, 0).astype(np.uint16)
