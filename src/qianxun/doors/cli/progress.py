@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
@@ -16,6 +17,9 @@ from qianxun.doors.cli.i18n import err, tr
 
 if TYPE_CHECKING:
     from qianxun.core.ingest_types import Step
+
+
+LINE_SECONDS = 30.0  # between two lines about what is embedded, where no bars can be shown
 
 
 class Rate(ProgressColumn):
@@ -45,6 +49,10 @@ class Bars:
 
     def __init__(self, shown: Progress | None, *, quiet: bool = False) -> None:
         self._shown, self._quiet = shown, quiet
+
+    @property
+    def are_shown(self) -> bool:
+        return self._shown is not None
 
     def task(self, title: str, unit: str = "", *, total: int | None = None, visible: bool = True) -> TaskID:
         if self._shown is None:
@@ -105,7 +113,8 @@ class AddProgress:
     def __init__(self, shown: Bars) -> None:
         self.safe = 0  # documents that are in the records and the index
         self._bars = shown
-        self._found = self._parsed = self._cut = 0
+        self._found = self._parsed = self._cut = self._embedded = 0
+        self._began = self._line_at = time.monotonic()
         self._stopped = threading.Event()
         self._files = shown.task(tr("解析文件", "parsing"), tr("个", "files"))
         self._chunks = shown.task(tr("向量化", "embedding"), tr("块", "chunks"), visible=False)
@@ -126,11 +135,16 @@ class AddProgress:
                 self._bars.update(self._files, advance=step.count)
                 self._estimate()
             case "cut":
+                if not self._cut:
+                    self._began = self._line_at = time.monotonic()
                 self._cut += step.count
                 self._bars.update(self._chunks, visible=True)
                 self._estimate()
             case "embedded":
+                self._embedded += step.count
                 self._bars.update(self._chunks, advance=step.count)
+                if not self._bars.are_shown and time.monotonic() - self._line_at >= LINE_SECONDS:
+                    self._print_rate()
             case "added":
                 self.safe += step.count
             case "refused":
@@ -146,10 +160,29 @@ class AddProgress:
                 self._bars.update(self._read, advance=step.count)
 
     def _estimate(self) -> None:
-        """Estimates the chunks of all files from those that are cut so far."""
-        share = self._parsed / self._found if self._found else 1.0
+        share = self._share()
         if self._cut and share:
             self._bars.estimate(self._chunks, self._cut / share, is_final=share >= 1.0)
+
+    def _share(self) -> float:
+        """Of the files that are parsed so far: from the chunks of these follows how many there will be."""
+        return self._parsed / self._found if self._found else 1.0
+
+    def _print_rate(self) -> None:
+        """For a log: how many a second, and how long it will take."""
+        self._line_at = time.monotonic()
+        rate = self._embedded / max(self._line_at - self._began, 1e-9)
+        share = self._share()
+        total = self._cut / share if share else 0.0
+        left = max(total - self._embedded, 0.0) / rate
+        about = f"{self._embedded}/{'' if share >= 1.0 else '~'}{total:.0f}" if total else f"{self._embedded}/?"
+        minutes = f"{left / 60:.0f}" if total else "?"
+        self._bars.print(
+            tr(
+                f"向量化 {about} 块，{rate:.1f} 块/秒，还要约 {minutes} 分钟",
+                f"embedding {about} chunks, {rate:.1f}/s, about {minutes} minutes left",
+            )
+        )
 
 
 def _reason(step: Step) -> str:
