@@ -343,7 +343,7 @@ class EmbeddedIndex:
     def _open_keywords(self) -> keywords.Keywords:
         """Opens the keyword index, checked file by file, and removes what an unfinished batch left in it."""
         if self._keywords is None:
-            keywords.check_files(self.folder / KEYWORDS)
+            keywords.check_files(self.folder / KEYWORDS, in_turns=True)
             self._keywords = keywords.Keywords.open(self.folder / KEYWORDS)
         if self._marker.exists():
             self._undo_unfinished(self._keywords)

@@ -28,6 +28,7 @@ from qianxun.core.system.cache import LRUCache
 from qianxun.core.system.shortages import shortage_of_rust
 from qianxun.core.types import BM25, Bm25, Keys, TermCounts, Terms
 from qianxun.index import shared
+from qianxun.index.embedded.checked_files import check_in_turns
 from qianxun.index.embedded.population import Members, Postings
 from qianxun.index.embedded.population import match as match_among
 from qianxun.index.shared import SCORE_DECIMALS, Require, damage, distinct, unusable, writable
@@ -45,6 +46,7 @@ LONG = 500  # rows; fewer are looked up sooner than ranges are gone through
 POSTINGS_BYTES = 32 * MIB
 CACHED_TERMS = 50_000  # terms whose frequency a view keeps
 META = "meta.json"
+CHECKED = "checked"  # tantivy leaves alone what it does not know
 FOOTER_MAGIC = 1337
 PIECE_BYTES = 1 << 18  # of a file that are checked at a time
 
@@ -196,17 +198,25 @@ def meta_checksum(folder: Path) -> int:
         raise damage("关键词索引缺失", error) from error
 
 
-def check_files(folder: Path) -> None:
-    """Compares every file that the table of contents names with its checksum. Raises IndexUnusable."""
+def check_files(folder: Path, *, in_turns: bool = False) -> None:
+    """Compares every file that the table of contents names with its checksum; of a large index, ``in_turns``, those
+    that have changed and some of the others. Raises IndexUnusable."""
     try:
         meta = json.loads((folder / META).read_bytes())
         names = [name for segment in meta["segments"] for name in _file_names(segment)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise damage("关键词索引的目录已损坏", error) from error
-    for name in names:
-        path = folder / name
-        if not path.is_file() or not _footer_agrees(path):
-            raise unusable(f"关键词索引的 {name} 缺失或已损坏")
+    files = [folder / name for name in names]
+    if in_turns:
+        check_in_turns(files, folder / CHECKED, _require_sound)
+        return
+    for file in files:
+        _require_sound(file)
+
+
+def _require_sound(path: Path) -> None:
+    if not path.is_file() or not _footer_agrees(path):
+        raise unusable(f"关键词索引的 {path.name} 缺失或已损坏")
 
 
 def _file_names(segment: dict[str, Any]) -> Iterator[str]:
