@@ -1,6 +1,6 @@
 """How cost grows with a base: CPU a question, memory, disk, building, a write, at 10,000, 100,000 and a million chunks.
 
-    python -m benchmarks.scale [--rows 10000 100000 [1000000]] [--folder DIR] [--part build open ask filters write]
+    python -m benchmarks.scale [--rows 10000 100000 [1000000]] [--folder DIR] [--part build … stops]
 
 One-chunk documents: the passages of `zh_scale_200k`, and from the 200,001st on a passage followed by the beginning of
 another. Vectors: bge-small-zh-v1.5 of the first passages (`REAL`), then mixtures of two of them with a little noise
@@ -21,7 +21,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,8 @@ ASKED, WARMING = 300, 30
 DEPTH = 200  # candidates per arm, as the pipeline asks for them
 TAIL = 60  # characters of another passage that make a variant
 CACHE = Path(__file__).resolve().parents[1] / ".bench-cache"
-PARTS = ("build", "open", "ask", "filters", "write")
+PARTS = ("build", "open", "ask", "filters", "write", "stops")
+WRITTEN = 5_000  # documents that are added while questions are asked
 FILTERS: dict[str, Filter] = {
     "50 %": Eq("user_id", "user-1"),
     "1 %": Eq("project_id", "project-17"),
@@ -341,7 +344,34 @@ async def _took(work: Awaitable[Any]) -> tuple[float, float]:
     return 1e3 * (time.perf_counter() - began), 1e3 * (cpu_seconds() - spent)
 
 
-RUN = {"build": build, "open": open_, "ask": ask, "filters": filters, "write": write}
+async def stops(folder: Path, rows: int) -> dict[str, Any]:
+    """How long a question takes while many documents are added, beside how long it takes before and after that: the
+    clock's milliseconds at the median, at the 95th percentile and at most."""
+
+    async def work(engine: Any, base: int, model: Precomputed, asked: list[str]) -> dict[str, Any]:
+        async def times(goes_on: Callable[[], bool]) -> dict[str, float]:
+            took: list[float] = []
+            while goes_on() or len(took) < WARMING:
+                text = asked[len(took) % len(asked)]
+                began = time.perf_counter()
+                await engine.retrieve(base, f"{model.ask(text)}{len(took)}", top_k=10)
+                took.append(1e3 * (time.perf_counter() - began))
+            p50, p95, most = np.percentile(took, [50, 95, 100])
+            return {"p50_ms": round(p50, 1), "p95_ms": round(p95, 1), "most_ms": round(most, 1), "asked": len(took)}
+
+        await times(lambda: False)
+        told = {"alone": await times(lambda: False)}
+        coming = [replace(one, id=f"{one.id}-{os.getpid()}") for one in islice(documents(rows), WRITTEN)]
+        adding = asyncio.create_task(engine.add_documents(base, coming))
+        told["while_adding"] = await times(lambda: not adding.done())
+        await adding
+        return told
+
+    told: dict[str, Any] = await opened(folder, work)
+    return told
+
+
+RUN = {"build": build, "open": open_, "ask": ask, "filters": filters, "write": write, "stops": stops}
 
 # ── all sizes ────────────────────────────────────────────────────────────────────────────────────
 

@@ -18,7 +18,7 @@ SIZES = {"a": 40, "b": 30, "c": 90, "d": 10}
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    monkeypatch.setattr(checked_files, "EACH_TIME", 50)
+    monkeypatch.setattr(checked_files, "BYTES_PER_OPENING", 50)
     for name, size in SIZES.items():
         (tmp_path / name).write_bytes(b"." * size)
     return [tmp_path / name for name in SIZES]
@@ -59,14 +59,14 @@ def test_damage_to_what_is_remembered_has_everything_checked(files: list[Path]) 
 
 
 def test_a_small_index_is_checked_whole(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked_files, "EACH_TIME", 170)
+    monkeypatch.setattr(checked_files, "BYTES_PER_OPENING", 170)
     assert [opened(files) for _ in range(2)] == ["abcd", "abcd"]
     assert not (files[0].parent / "checked").exists()
 
 
 def test_a_large_index_opens_without_reading_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = asyncio.run(make(tmp_path))
-    monkeypatch.setattr(checked_files, "EACH_TIME", 0)
+    monkeypatch.setattr(checked_files, "BYTES_PER_OPENING", 0)
     read: list[str] = []
     footer_agrees = keywords._footer_agrees
 

@@ -257,11 +257,13 @@ def _grouped(centers: Centers) -> Any:
     return index
 
 
-def coded(centers: Centers, codes: bytes, few: int) -> Coded:
-    """An index over codes that `encode` made."""
+def coded(centers: Centers, codes: bytes, few: int, first: Part | None = None) -> Coded:
+    """An index over codes that `encode` made; ``first`` are the lists of the first of them, where there are any."""
     lengths = np.maximum(np.linalg.norm(centers, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     directions = np.ascontiguousarray(centers / lengths, dtype=np.float32)
-    return Coded(centers, (_part(centers, codes, 0),), few, directions=directions)
+    made = Coded(centers, (first or _part(centers, codes, 0),), few, directions=directions)
+    rest = b"" if first is None else codes[first.rows * (_width(centers) + first.index.code_size) :]
+    return (extended(made, rest) or coded(centers, codes, few)) if rest else made
 
 
 def extended(before: Coded, fresh: bytes) -> Coded | None:

@@ -51,6 +51,7 @@ from qianxun.index.embedded import codes, keywords, vectors
 from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
 from qianxun.index.embedded.members import members_of
 from qianxun.index.embedded.open_keywords import OPEN_KEYWORDS, OpenKeywords
+from qianxun.index.embedded.saved_lists import LISTS
 from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys, trained_on
 from qianxun.index.shared import (
     SAMPLE,
@@ -335,10 +336,14 @@ class EmbeddedIndex:
         for folder in self.folder.glob("columns-*"):
             if folder.name != self._state.folder:
                 shutil.rmtree(folder)
+        columns, known = self.folder / self._state.folder, self._state.extents
         for pattern in (f"{CODES}*", f"{CENTERS}*"):
-            for file in (self.folder / self._state.folder).glob(pattern):
-                if file.name not in self._state.extents:
+            for file in columns.glob(pattern):
+                if file.name not in known:
                     file.unlink()
+        for file in columns.glob(f"{LISTS}*"):
+            if file.name.replace(LISTS, CODES) not in known:
+                file.unlink()
 
     def _open_keywords(self) -> keywords.Keywords:
         """Opens the keyword index, checked file by file, and removes what an unfinished batch left in it."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from qianxun.core.system.cache import LRUCache
 from qianxun.core.system.durable import sync
 from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
-from qianxun.index.embedded import codes, vectors
+from qianxun.index.embedded import codes, saved_lists, vectors
 from qianxun.index.embedded.extents import Extent, State, append, read, require_size
 from qianxun.index.embedded.facts import FACT, Facts, FactWriter, passing
 from qianxun.index.embedded.population import packed_lengths
@@ -244,7 +244,11 @@ class Store:
             if self._coded is None and trained:
                 name = f"{CODES}{trained}"
                 stored = read(self.folder / name, self._extent(name))
-                self._coded = codes.coded(self._centers(trained), stored, self._few)
+                place = self.folder / f"{saved_lists.LISTS}{trained}"
+                saved = saved_lists.load(place, stored)
+                self._coded = codes.coded(self._centers(trained), stored, self._few, saved)
+                if self._coded.parts[0] is not saved:
+                    saved_lists.save(place, stored, self._coded.parts[0])
             return self._coded
 
     def _centers(self, trained: int) -> codes.Centers:
@@ -330,6 +334,7 @@ class Store:
             for name in staged.replaced:
                 del self._extents[name]
                 (self.folder / name).unlink()
+                (self.folder / name.replace(CODES, saved_lists.LISTS)).unlink(missing_ok=True)
 
     # ── compaction ───────────────────────────────────────────────────────────────────────────────
 
