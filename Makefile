@@ -112,6 +112,7 @@ torture: $(VENV)/.dev
 	$(BIN)/python -m tests.torture --replicas 200 --milvus
 	$(BIN)/python -m tests.torture --replicas 200 --unfenced
 	$(BIN)/python -m tests.torture --soak 60
+	$(BIN)/python -m tests.torture --bases 1500
 	$(BIN)/python -m tests.torture --hostile
 	$(BIN)/python -m tests.torture --novels
 	$(BIN)/python -m tests.torture --properties 5

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import inspect
 import math
+import pkgutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qianxun.core.system.cache import MemoryCache, size_of
+import qianxun
+from qianxun.core.system.cache import LONGEST_TEXT, MemoryCache, cached_texts, forget_texts, size_of
 from qianxun.core.types import Recall
 
 
@@ -105,3 +109,37 @@ def test_threads_leave_it_whole() -> None:
         list(pool.map(lambda seed: asyncio.run(work(seed)), range(1, 9)))
     assert cache.size == sum(size_of(key, found) for key, (_, _, found) in cache._cache._stored.items())
     assert len(cache) <= 50
+
+
+def test_what_is_remembered_of_texts_is_bounded_in_number_and_in_length() -> None:
+    computed: list[str] = []
+
+    @cached_texts(10)
+    def length(word: str, text: str) -> int:
+        computed.append(text)
+        return len(word + text)
+
+    for number in range(100):
+        assert length("甲", f"{number:02}") == 3
+    remembered = length.remembered  # type: ignore[attr-defined]
+    assert remembered.cache_info().currsize == 10
+    assert (length("甲", "99"), len(computed)) == (3, 100)
+    long = "长" * (LONGEST_TEXT + 1)
+    assert (length("甲", long), length("甲", long), computed[-2:]) == (len(long) + 1, len(long) + 1, [long, long])
+    forget_texts()
+    assert remembered.cache_info().currsize == 0
+
+
+def test_nothing_else_remembers_texts_of_documents_without_a_bound_in_bytes() -> None:
+    """Thousands of entries by the text of a line or a passage were most of what a busy service grew by."""
+    found = []
+    for module in pkgutil.walk_packages(qianxun.__path__, "qianxun."):
+        if module.name.startswith(("qianxun.answer", "qianxun.question", "qianxun.text", "qianxun.retrieve")):
+            for name, function in vars(importlib.import_module(module.name)).items():
+                if not hasattr(function, "cache_info") or function.__module__ != module.name:
+                    continue
+                given = inspect.signature(function).parameters
+                entries = function.cache_info().maxsize
+                if {"text", "clause", "folded", "line", "passage"} & given.keys() and not (entries or 10**9) <= 256:
+                    found.append(f"{module.name}.{name}")
+    assert not found, "use cached_texts"

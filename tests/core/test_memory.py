@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import subprocess
 import sys
 
 import pytest
 
-from qianxun.core.system.memory import ARENAS
+from qianxun.core.system import memory
+from qianxun.core.system.memory import ARENAS, trim_regularly
 
 COUNTED = """
 import ctypes, sys, threading
@@ -38,3 +40,21 @@ def test_threads_share_few_pools() -> None:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.count("<heap nr")
 
     assert heaps("limited") <= ARENAS < heaps("usual")
+
+
+def test_what_is_free_is_given_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        loop, third = asyncio.get_running_loop(), asyncio.Event()
+        given_back: list[None] = []
+
+        def trim() -> None:
+            given_back.append(None)
+            if len(given_back) == 3:
+                loop.call_soon_threadsafe(third.set)
+
+        monkeypatch.setattr(memory, "trim", trim)
+        running = asyncio.create_task(trim_regularly(0.001))
+        await asyncio.wait_for(third.wait(), 60)
+        running.cancel()
+
+    asyncio.run(story())

@@ -198,6 +198,7 @@ def _config(known: Known, examples: int, seed: int) -> dict[str, Any]:
     names = {place: f"known{number}" for number, place in enumerate(known)}
     return {
         "seed": seed,
+        "request-timeout": 300.0,  # of a busy machine
         "base-url": "http://127.0.0.1:8000",
         "generation": {
             "max-examples": examples,

@@ -81,6 +81,11 @@ def test_a_large_head_that_ends_and_many_requests_on_one_connection_are_answered
         last = one.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
         back = await served.raw(one * 50 + last)
         assert back.count(b"HTTP/1.1 200") == 51
+        # One that is too large is refused, too, where it comes whole, in however few reads.
+        refused = await served.raw(
+            b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"x" * connection.HEAD_BYTES + b"\r\n\r\n"
+        )
+        assert refused.startswith(b"HTTP/1.1 431")
 
     run(tmp_path, story)
 

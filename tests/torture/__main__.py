@@ -34,6 +34,7 @@ def main() -> None:
     asked.add_argument("--milvus", action="store_true", help="… whose index is in a light Milvus")
     asked.add_argument("--unfenced", action="store_true", help="… that compare no fences: it must be seen")
     asked.add_argument("--soak", type=float, default=0, help="so many minutes of steady work, whose memory is watched")
+    asked.add_argument("--bases", type=int, default=0, help="so many bases in one service: threads, files, memory")
     asked.add_argument("--hostile", action="store_true", help="read hostile files and look at what each takes")
     asked.add_argument("--novels", action="store_true", help="index ten long novels and look at the memory")
     asked.add_argument("--properties", type=int, default=0, help="so many runs of the property tests on new examples")
@@ -59,6 +60,8 @@ def main() -> None:
         _kill_replicas(told.replicas, told.seed, unfenced=told.unfenced, with_milvus=told.milvus)
     if told.soak:
         _soak(told.soak, told.seed)
+    if told.bases:
+        _crowd(told.bases, told.seed)
     if told.hostile:
         _read_hostile()
     if told.novels:
@@ -223,6 +226,20 @@ def _soak(minutes: float, seed: int) -> None:
     )
     if done.failures or not slope <= MOST_MEGABYTES_AN_HOUR:
         sys.exit(f"memory may rise by {MOST_MEGABYTES_AN_HOUR:g} MB an hour; nan: too few calls to tell")
+
+
+def _crowd(count: int, seed: int) -> None:
+    from tests.torture.bases import crowd
+
+    with tempfile.TemporaryDirectory(prefix="qianxun-torture-") as folder:
+        found = crowd(Path(folder), count, seed)
+    sys.stdout.writelines(f"{line}\n" for line in found.wrong[:20])
+    sys.stdout.write(
+        f"{count} bases: at most {found.threads} threads, {found.files} files, "
+        f"{found.kilobytes_a_base:+.1f} KB for each base of the second half, {len(found.wrong)} wrong\n"
+    )
+    if found.wrong:
+        sys.exit(1)
 
 
 def _read_hostile() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from qianxun.answer.dates import date_of
 from qianxun.core.answer_types import AnswerContext, Passage, StatedTie
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation, Span
+from qianxun.core.system.cache import cached_texts
 from qianxun.core.types import Chunk, Found
 from qianxun.text.chinese import SENTENCE_END
 from qianxun.text.tokens import context_tokens, fitted, tokens
@@ -146,7 +146,7 @@ def _cost(one: Passage) -> int:
     return _tokens(one.text) + _tokens(one.doc_name or one.doc_id) + _HEAD + dated
 
 
-@lru_cache(maxsize=1_024)
+@cached_texts(1_024, longest=4_000)
 def _tokens(text: str) -> int:
     """Cached: passages are assembled for the grade, after every other wording, and for the answer."""
     return tokens(text)

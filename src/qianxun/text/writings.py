@@ -6,6 +6,7 @@ import re
 from functools import cache, lru_cache
 from typing import Final, Literal
 
+from qianxun.core.system.cache import cached_texts
 from qianxun.text.chinese import LEXICON, plain_analyser
 from qianxun.text.figures import Number, figures, same_amount
 
@@ -39,7 +40,7 @@ def _kind(word: str) -> Literal["figure", "latin", "unknown", "word"]:
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@lru_cache(maxsize=4096)
+@cached_texts(2_048)
 def _numbers(text: str) -> tuple[Number, ...]:
     return tuple(one for one in figures(text) if isinstance(one, Number) and one.unit)
 
@@ -99,7 +100,7 @@ def _is_misspelt(word: str, folded: str) -> bool:
     return any(plain_analyser().has_word(found) for pattern in _misspellings(word) for found in pattern.findall(folded))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)  # patterns are kilobytes each
 def _misspellings(word: str) -> tuple[re.Pattern[str], ...]:
     """By the place of the character that may be another. Cached here: `re` keeps fewer patterns than a question has."""
     alike = _by_character()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import PurePath
 from typing import Final
 
 from qianxun.answer.extractive.sentence_scores import ScoredLine, coverage
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.core.answer_types import Passage
+from qianxun.core.system.cache import cached_texts
 from qianxun.question.evidence_query import AnswerKind, EvidenceQuery
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import figures
@@ -212,7 +212,7 @@ def _repeats(scored: ScoredLine, chosen: ScoredLine) -> bool:
     return len(own & _grams(chosen.line.text)) >= _REPEATS * len(own)
 
 
-@lru_cache(maxsize=512)
+@cached_texts(512)
 def _grams(text: str) -> frozenset[str]:
     """Cached: a line is compared with every one that is chosen before it."""
     return frozenset(grams(text))

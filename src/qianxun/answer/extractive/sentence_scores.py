@@ -13,6 +13,7 @@ from typing import Final
 
 from qianxun.answer.verify.grounding import Evidence, has_day
 from qianxun.core.answer_types import Passage
+from qianxun.core.system.cache import cached_texts
 from qianxun.question.evidence_query import EvidenceQuery, Measure, Term, is_change, is_of, may_answer, stem
 from qianxun.question.words import entries
 from qianxun.text.chinese import SENTENCE_END, fold
@@ -246,7 +247,7 @@ def _bare_coverage(term: Term, text: str) -> float:
     return coverage(term.bare or term.text, text)
 
 
-@lru_cache(maxsize=16_384)
+@cached_texts(8_192)
 def coverage(word: str, text: str) -> float:
     """How far a text has a word: itself, its stem, a synonym, another writing (10年 for 十年, nianjia for 年假), or
     parts of it.
@@ -271,7 +272,7 @@ def _same_words(word: str) -> tuple[str, ...]:
     return (stem(word), *(fold(synonym.word) for synonym in shipped().of(word)))
 
 
-@lru_cache(maxsize=4_096)
+@cached_texts(2_048)
 def _figures(clause: str) -> tuple[Figure, ...]:
     return tuple(figures(clause))
 

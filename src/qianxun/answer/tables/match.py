@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from qianxun.core.system.cache import cached_texts
 from qianxun.core.types import Column
 from qianxun.question.table_query import plain, span, union
 from qianxun.text.chinese import runs_on
@@ -44,7 +45,7 @@ class Match:
 NO_MATCH: Final = Match(0, 0, 0)
 
 
-@lru_cache(maxsize=4_096)
+@cached_texts(4_096)
 def match(name: str, text: str) -> Match:
     """A name in plain form against a question in plain form, piece by piece: 销售占比 is found in 年度销售占比.
 
@@ -71,14 +72,14 @@ def match(name: str, text: str) -> Match:
     return Match(mask, matched, sum(mark.isalnum() for mark in name) or 1, rest=rest)
 
 
-@lru_cache(maxsize=50_000)
+@cached_texts(50_000, longest=40)  # about a kilobyte each
 def _unmatched(name: str) -> tuple[frozenset[str], Match]:
     """The pairs of characters of a name, and its match with a question that has none of them."""
     length = sum(mark.isalnum() for mark in name) or 1
     return _pairs(name), Match(0, 0, length, rest=name)
 
 
-@lru_cache(maxsize=1_000)
+@cached_texts(1_000)
 def _pairs(text: str) -> frozenset[str]:
     return frozenset(map("".join, pairwise(text)))
 

@@ -1,6 +1,7 @@
 """The one cache of the package: bounded, the least recently used entry goes first, safe under threads.
 
-Ours and not `cachetools`: that has no lock, and no class with both a bound in bytes and a lifetime per entry.
+Ours and not `cachetools`: that has no lock, and no class with both a bound in bytes and a lifetime per entry. What is
+computed from the texts of documents, over and over, is remembered by `cached_texts`.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, TypeVar
+from functools import lru_cache, wraps
+from typing import Any, Final, Generic, TypeVar
 
 from qianxun.core.limits import MIB
 from qianxun.core.types import Recall
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+F = TypeVar("F", bound=Callable[..., Any])
 
 ENTRY_BYTES: Final = 2_000  # what an answer costs beside its results
+LONGEST_TEXT: Final = 1_000  # characters
 RESULT_BYTES: Final = 2_500  # what a result costs beside its text: chunk, attributes, arms' scores
 
 
@@ -83,6 +87,33 @@ class LRUCache(Generic[K, V]):
         found = self._stored.pop(key, None)
         if found is not None:
             self._bytes -= found[1]
+
+
+def cached_texts(entries: int, longest: int = LONGEST_TEXT) -> Callable[[F], F]:
+    """`lru_cache` for a pure function whose last argument is a text of a document. A longer one than ``longest`` is
+    computed every time: a bound on the number of texts alone is none on memory."""
+
+    def decorate(function: F) -> F:
+        remembered = lru_cache(maxsize=entries)(function)
+        _text_caches.append(remembered.cache_clear)
+
+        @wraps(function)
+        def call(*given: Any) -> Any:
+            return remembered(*given) if len(given[-1]) <= longest else function(*given)
+
+        call.remembered = remembered  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+_text_caches: list[Callable[[], None]] = []  # how each is emptied
+
+
+def forget_texts() -> None:
+    """Empties what `cached_texts` remembers: texts that were purged are not to be in memory, either."""
+    for clear in _text_caches:
+        clear()
 
 
 class MemoryCache:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from qianxun.core.errors import BadSettings, Forbidden
-from qianxun.core.system.memory import limit_arenas
+from qianxun.core.system.memory import limit_arenas, trim_regularly
 from qianxun.doors.http.app import create_app
 from qianxun.doors.http.context import Service
 from qianxun.doors.http.listener import bound, on_signals, url_of
@@ -77,13 +77,13 @@ async def serve_on(
             server.config.app = around(app)
         with on_signals({signal.SIGINT: server.stop, signal.SIGTERM: server.drain}):
             bases = await indexes_to_open(app.state.service)  # before the first readiness probe
-            opening = asyncio.create_task(open_indexes(app.state.service, bases))
+            beside = asyncio.gather(open_indexes(app.state.service, bases), trim_regularly())
             try:
                 await server.serve(sockets=[listener])
             finally:
-                opening.cancel()
+                beside.cancel()
                 with suppress(asyncio.CancelledError):
-                    await opening
+                    await beside
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.filters import In
 from qianxun.core.governance.actor import current_actor
 from qianxun.core.governance.receipts import KnownCopy, Receipt, ReceiptKind, Removed, Scanned, name_digest
+from qianxun.core.system.cache import forget_texts
 from qianxun.engine.governance.host import Host
 from qianxun.engine.governance.scan import ENCODINGS, passages, scan
 from qianxun.indexing.maintenance import keep_up, rebuild
@@ -71,6 +72,7 @@ async def _delete_in(host: Host, base: OpenBase, doc_ids: Sequence[str], found: 
     if purge:
         left = await host.cache.forget(base.id, base.about.identity)
         base.terms.forget()
+        forget_texts()
         base.graph = await asyncio.to_thread(base.graph.forgotten)
         base.tables = TableCache()
         found.removed.append(Removed("cache.answers", 0, left, "" if left >= 0 else "缓存服务器没有答复"))
@@ -202,6 +204,7 @@ async def delete_base(host: Host, knowledge_base: int, *, purge: bool = False) -
         found.texts += await host.records.read(lambda tx: _base_texts(tx, knowledge_base))
     await host.delete_knowledge_base(knowledge_base)
     cached = await host.cache.forget(knowledge_base, about.identity)
+    forget_texts()
     left = await host.records.read(lambda tx: _base_rows(tx, knowledge_base))
     found.tables |= {*before}
     found.removed += [Removed(f"records.{name}", count, left[name]) for name, count in before.items()]

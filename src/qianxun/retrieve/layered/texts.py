@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Final
 
 from qianxun.bases.base import OpenBase
@@ -21,7 +20,6 @@ from qianxun.retrieve.layered.ladder import (
     text_ladder,
 )
 from qianxun.retrieve.layered.search import Evidence, LayeredSearch, credit, result_of, run_layered
-from qianxun.text.chinese import Analyser
 from qianxun.text.headings import under_headings
 
 # Of short questions, which mean too little to a model: set by hand.
@@ -119,18 +117,12 @@ class _Layers:
         similarity = evidence.similarity(found.chunk.key)
         if similarity is None or is_short(query.text):
             text = under_headings(found.chunk.text, found.chunk.headings)
-            similarity = _overlap(self.state.base.analyser, query.terms.words, text)
+            similarity = overlap(query.terms.words, self.state.base.analyser.words(text), len(text))
         return similarity if is_short(query.text) else max(similarity, evidence.criteria.assess(found).coverage)
 
     def _admit(self, evidence: Evidence, found: Found, details: Mapping[str, Any] | None = None) -> Admission:
         self._first.setdefault(found.chunk.key, (evidence, found))
         return Admission(evidence.fused.score(found.chunk.key), details or {})
-
-
-@lru_cache(maxsize=8192)
-def _overlap(analyser: Analyser, words: tuple[str, ...], text: str) -> float:
-    """Cached, because a question that is asked again finds the same passages."""
-    return overlap(words, analyser.words(text), len(text))
 
 
 # ── short questions ──────────────────────────────────────────────────────────────────────────────

@@ -59,8 +59,7 @@ class Connection(HttpToolsProtocol):
             return
         if self._unparsed > HEAD_BYTES:
             if self.cycle is None or self.cycle.response_complete:
-                message = f"请求头超过 {HEAD_BYTES // 1024} KB　去掉不需要的请求头"
-                self.transport.write(refusal(431, "too_large", message))
+                self.transport.write(head_too_large())
             self.transport.close()
         elif self._is_in_head and self._timeout is None:
             self._start_timeout()
@@ -79,12 +78,16 @@ class Connection(HttpToolsProtocol):
         self._is_in_head = False
         self._stop_timeout()
         if not self._is_let_in and self.url.decode("latin-1") not in OPEN:
-            self._is_refused = True
-            self.transport.write(refusal(503, "overloaded", "同时打开的连接太多　稍后重试"))
-            self.transport.close()
-            return
+            return self._refuse(refusal(503, "overloaded", "同时打开的连接太多　稍后重试"))
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
+            return self._refuse(head_too_large())  # one that came whole, in one read of the socket
         self._open.busy(self)
         super().on_headers_complete()
+
+    def _refuse(self, answer: bytes) -> None:
+        self._is_refused = True
+        self.transport.write(answer)
+        self.transport.close()
 
     def on_body(self, body: bytes) -> None:
         self._unparsed = 0
@@ -108,6 +111,10 @@ class Connection(HttpToolsProtocol):
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
+
+
+def head_too_large() -> bytes:
+    return refusal(431, "too_large", f"请求头超过 {HEAD_BYTES // 1024} KB　去掉不需要的请求头")
 
 
 def refusal(status: int, word: str, message: str) -> bytes:
