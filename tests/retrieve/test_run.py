@@ -17,6 +17,7 @@ from qianxun.core.errors import BadFilter, BadQuery, ModelUnavailable, NotFound,
 from qianxun.core.options import Mode
 from qianxun.core.types import And, Eq, Filter, In, Not, Or, Range, Recall, Vector
 from qianxun.engine.engine import Engine
+from qianxun.records import bases
 from qianxun.retrieve import candidate_pool as joining
 from qianxun.retrieve import run as recall
 from tests.hypothesis_settings import SLOW_OR_SHARED
@@ -173,6 +174,36 @@ def test_what_the_index_lets_go_of_while_a_search_wonders_is_no_damage(
 
             monkeypatch.setattr(recall, "unknown_keys", drained)
             await (await engine.events(kb)).handle_document_deleted({"document_id": "旧"})
+            answer = await engine.retrieve(kb, "报销比例")
+            assert [each.chunk.doc_id for each in answer.found] == ["新"]
+            assert answer.degraded == ()
+
+    asyncio.run(story())
+
+
+def test_nor_is_what_reaches_the_index_after_a_later_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A document that is claimed enters the index after later ones: its watermark does not tell."""
+
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, [doc("旧", "旧版的报销比例"), doc("新", "新版的报销比例")])
+            index = (await engine.base(kb)).index
+            before, loop, honest = await index.watermark(), asyncio.get_running_loop(), recall.unknown_keys
+
+            async def unmoved(_: object) -> int:
+                return before
+
+            async def late() -> None:
+                await engine.drain(kb)
+                await engine.records.write(lambda tx: bases.revise(tx, kb))  # as the indexer does then
+
+            def drained(*given: Any) -> Any:
+                asyncio.run_coroutine_threadsafe(late(), loop).result(60)
+                return honest(*given)
+
+            await (await engine.events(kb)).handle_document_deleted({"document_id": "旧"})
+            monkeypatch.setattr(recall, "unknown_keys", drained)
+            monkeypatch.setattr(type(index), "watermark", unmoved)
             answer = await engine.retrieve(kb, "报销比例")
             assert [each.chunk.doc_id for each in answer.found] == ["新"]
             assert answer.degraded == ()

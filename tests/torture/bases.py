@@ -14,7 +14,7 @@ import psutil
 from tests.http.served import BASES, running
 
 AT_ONCE = 4
-MOST_THREADS = 80
+MOST_THREADS = 100  # 64 keyword indexes are open, each with one
 MOST_FILES = 2_000
 MOST_KILOBYTES = 60.0  # of memory for each base beyond the first half
 VISITS = 300  # of bases at random in the end, most of which have been closed by then

@@ -9,7 +9,7 @@ import numpy as np
 from qianxun.bases.base import OpenBase, read
 from qianxun.core.types import ArmScore, Chunk, Degraded, Found, Ranking, matches
 from qianxun.rank.calibrate import Curve
-from qianxun.records import chunks, outbox
+from qianxun.records import bases, chunks, outbox
 from qianxun.retrieve.query_plan import QueryPlan
 from qianxun.retrieve.question_rules import PINNED
 from qianxun.retrieve.run_arms import ArmResults
@@ -103,12 +103,13 @@ class ScoresByKey:
         return 0.0 if row is None else float(self._scores[row])
 
 
-def unknown_keys(base: OpenBase, pool: CandidatePool) -> list[Degraded]:
-    """Arms that found chunks which are not in the records, though the index has nothing left to catch up with; and
-    how many chunks were left out because they are not what was written."""
+def unknown_keys(base: OpenBase, pool: CandidatePool, generation: int) -> list[Degraded]:
+    """Arms that found chunks which are not in the records, though the index has nothing left to catch up with and the
+    records are in the state ``generation`` still; and how many chunks were left out because they are not what was
+    written."""
     with base.records.reading() as tx:
         damaged = chunks.damaged_keys(tx, pool.dropped)
-        is_behind = outbox.depth(tx, base.id) > 0
+        is_behind = outbox.depth(tx, base.id) > 0 or bases.generation(tx, base.id) != generation
     reason = f"{len(damaged)} 个片段与存下时的校验和不符，已略去；请运行 qianxun verify"
     left_out = [Degraded("records", reason)] if damaged else []
     if is_behind:

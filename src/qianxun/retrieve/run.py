@@ -177,9 +177,10 @@ async def trace(
             break
         depth *= 4
         arms = tuple(candidates.results.rankings)  # an arm that failed or was late would be so again
-    unknown = await asyncio.to_thread(unknown_keys, base, pool) if pool.dropped else []
+    unknown = await asyncio.to_thread(unknown_keys, base, pool, generation.records) if pool.dropped else []
     # Read last: where the index had nothing to catch up with a moment ago, and has not changed since, unknown keys are
-    # damage. The other way round, what it took in between would be reported as damage.
+    # damage. The other way round, what it took in between would be reported as damage. Where a later row went first
+    # its watermark stays; then the state of the records is another.
     has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
     found = with_outdated(base, newest_only(admitted))
     degraded = [*plan.degraded, *failed, *order.degraded, *([] if has_moved else unknown)]
