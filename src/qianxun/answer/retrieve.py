@@ -12,7 +12,7 @@ from typing import Final
 from qianxun.answer.assemble import is_beside, passage
 from qianxun.answer.state import Answering, AnswerState, PartReply, Step, TableLack, TableReply
 from qianxun.answer.tables.answer import NEAREST
-from qianxun.bases.base import OpenBase, read
+from qianxun.bases.base import OpenBase, chunks_by_keys, read
 from qianxun.core.answer_types import Passage
 from qianxun.core.errors import QianxunError, RecallFailed
 from qianxun.core.layered_types import LayeredRecall, LayeredResult, TableAnswer
@@ -96,7 +96,7 @@ async def _neighbours(answering: Answering, found: Sequence[Found]) -> tuple[Chu
     """The chunks right before and after these in their sections. Those of a document have consecutive keys."""
     known = {result.chunk.key: result.chunk for result in found if not result.chunk.is_edited}
     keys = sorted({key + step for key in known for step in (-1, 1)} - known.keys())
-    others = await read(answering.base, chunks.by_keys, keys) if keys else {}
+    others = await chunks_by_keys(answering.base, keys) if keys else {}
     return tuple(
         other
         for key, other in sorted(others.items())

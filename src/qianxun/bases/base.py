@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
+from qianxun.bases.chunk_cache import ChunkCache
+from qianxun.bases.document_names import DocumentNames
 from qianxun.bases.graph_cache import GraphCache, GraphReader
 from qianxun.bases.in_force import NOTHING_KNOWN, InForce
 from qianxun.bases.known_terms import KnownTerms
@@ -19,13 +21,14 @@ from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, RetrieverArm, nothing
 from qianxun.core.system.cache import LRUCache
 from qianxun.core.system.fair_slots import FairSlots
-from qianxun.core.types import IndexStamp, KnowledgeBase, Population
+from qianxun.core.types import Chunk, IndexStamp, KnowledgeBase, Population
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.models.registry import is_registered
 from qianxun.models.threads import ModelThreads
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
 from qianxun.rank.rerank import RerankCache
+from qianxun.records import chunks
 from qianxun.records.tenancy import BaseRecords
 from qianxun.text.chinese import Analyser
 
@@ -120,7 +123,9 @@ class OpenBase:
     rerank_cache: RerankCache = field(default_factory=RerankCache)
     terms: KnownTerms = field(default_factory=KnownTerms)  # synonyms and learnt words
     graph: GraphCache = field(default_factory=GraphCache)
+    chunks: ChunkCache = field(default_factory=ChunkCache)  # as read at one state of the records
     tables: TableCache = field(default_factory=TableCache)  # stored tables, as read at one state of the records
+    names: DocumentNames = field(default_factory=DocumentNames)  # of its documents, as read at one state
     periods: InForce = NOTHING_KNOWN  # when documents are in force, as read at the state ``periods_at``
     periods_at: tuple[int, int] | None = None
     rules: tuple[QuestionRule, ...] = ()  # for questions, as read at the state ``rules_at`` under that model
@@ -181,6 +186,20 @@ async def read(base: OpenBase, work: Callable[..., Result], *arguments: Any) -> 
             return work(tx, base.id, *arguments)
 
     return reading() if base.records.is_here else await asyncio.to_thread(reading)
+
+
+async def chunks_by_keys(base: OpenBase, keys: Sequence[int]) -> dict[int, Chunk]:
+    """`records.chunks.by_keys`; of those that were read before, only that they are still there is looked up."""
+    cache = base.chunks.chunks  # taken before the records are read: no later state is ever older
+    known = {key: chunk for key in keys if (chunk := cache.get(key)) is not None}
+    there = await read(base, chunks.existing_keys, list(known)) if known else ()
+    found = {key: known[key] for key in there}
+    if unread := [key for key in keys if key not in known]:
+        new = await read(base, chunks.by_keys, unread)
+        for key, chunk in new.items():
+            cache.put(key, chunk)
+        found |= new
+    return found
 
 
 async def in_model_thread(base: OpenBase, kind: str, model: str, work: Callable[..., Any], *arguments: Any) -> Any:

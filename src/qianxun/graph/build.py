@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 from sqlalchemy import Connection
 
-from qianxun.bases.base import OpenBase
+from qianxun.bases.base import OpenBase, read
 from qianxun.bases.graph_cache import MOST_RECENT, ReadUpTo, RecentWrites
 from qianxun.bases.seen import whole_of
 from qianxun.core.errors import NotFound, QianxunError
@@ -89,7 +89,7 @@ async def current_graph(base: OpenBase, where: Filter = EVERYTHING) -> CurrentGr
         return CurrentGraph(await graph_of(base, where))
     base.graph.note_use()
     await restore_graph(base)
-    state = await asyncio.to_thread(graph_state, base)
+    state = await read(base, facts.state)
     if state != base.graph.followed and not (base.graph.is_large and await asyncio.shield(_followed(base))):
         await asyncio.shield(_catch_up(base))
         keep_soon(base)
@@ -100,7 +100,7 @@ async def current_graph(base: OpenBase, where: Filter = EVERYTHING) -> CurrentGr
 
 async def _update(base: OpenBase) -> None:
     await restore_graph(base)
-    if await asyncio.to_thread(graph_state, base) != base.graph.state:
+    if await read(base, facts.state) != base.graph.state:
         await asyncio.shield(_catch_up(base))
 
 

@@ -21,7 +21,7 @@ from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
-from qianxun.bases.base import OpenBase, read
+from qianxun.bases.base import OpenBase, chunks_by_keys
 from qianxun.bases.graph_cache import RecentWrites
 from qianxun.core.errors import BadQuery, NotFound, QianxunError, RecallFailed
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
@@ -38,15 +38,13 @@ from qianxun.question.graph_query import GraphQuery
 from qianxun.question.question import read as read_question
 from qianxun.rank.mix import either, mixed, supported
 from qianxun.rank.tiers import matched_in, matched_under
-from qianxun.records import chunks
 from qianxun.retrieve.layered.search import UNRELATED as UNRELATED_SCORE
 from qianxun.retrieve.layered.search import UNRELATED_BY_WORDS
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.question_rules import NO_RULES, PINNED, PINNED_SCORE, MatchedRules, matched_rules
-from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, highlights, rerank, with_highlights
-from qianxun.retrieve.run import current_generation, newest_only, recall
+from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, Complete, highlights, rerank, unchanged
+from qianxun.retrieve.run import brief_recall, current_generation, newest_only
 from qianxun.retrieve.timings import Steps
-from qianxun.text.chinese import fold
 
 log = logging.getLogger(__name__)
 
@@ -149,12 +147,13 @@ class ModeSearch:
     has_context: bool = True  # it is wanted
     generation: str = ""
     rules: MatchedRules = NO_RULES  # that people made for this question
+    complete: Complete = unchanged  # what the base's own search found
 
     async def recalled(self, mode: Mode = "hybrid") -> Recall | None:
         """The results of the base's own search, as deep as it goes; None, reported as degraded, if no arm answers."""
         options = replace(self.options, mode=mode, top_k=TOP_K_LIMIT, threshold=0.0)
         try:
-            found = await recall(self.base, self.query, options, has_highlights=False)
+            found, self.complete = await brief_recall(self.base, self.query, options)
         except RecallFailed as error:
             self.degraded.append(Degraded("recall", str(error)))
             self.failed = error
@@ -268,7 +267,7 @@ class ModeSearch:
         if self.failed is not None and graph is None:
             raise self.failed
         found = () if recalled is None else recalled.results
-        results = Results(self.base, self.plan, self.options.top_k, found, from_graph, self.rules)
+        results = Results(self.base, self.plan, self.options.top_k, found, from_graph, self.rules, self.complete)
         with self.steps.timed("join"):
             await results.add_pinned()
             await results.add(ranking)
@@ -363,7 +362,9 @@ class Results:
         recalled: Sequence[Found],
         from_graph: Ranking,
         rules: MatchedRules = NO_RULES,
+        complete: Complete = unchanged,
     ) -> None:
+        self._complete = complete
         self._base, self._plan, self._top_k, self._rules = base, plan, top_k, rules
         self._recalled = {result.chunk.key: result for result in recalled}
         self._from_graph = {hit.key: (rank, hit.score) for rank, hit in enumerate(from_graph.hits, 1)}
@@ -406,7 +407,7 @@ class Results:
         unread = [key for key in keys if key not in allowed]
         where = self._plan.queries[0].where
         if unread:
-            stored = await read(self._base, chunks.by_keys, unread)
+            stored = await chunks_by_keys(self._base, unread)
             allowed |= {key: chunk for key, chunk in stored.items() if matches(where, chunk.attributes)}
         return allowed
 
@@ -416,11 +417,11 @@ class Results:
         arms = {"graph": ArmScore(rank, by_graph, by_graph)} if rank else {}
         pinned = self._rules.pinned.get(chunk.key, 0)
         if recalled is not None:
-            source = "hybrid" if rank else recalled.source
-            own = with_highlights(recalled)
-            return replace(own, score=score, source=source, arms={**recalled.arms, **arms}, pinned=pinned)
+            own = self._complete(recalled)
+            source = "hybrid" if rank else own.source
+            return replace(own, score=score, source=source, arms={**own.arms, **arms}, pinned=pinned)
         words = tuple(dict.fromkeys(word for query in self._plan.own for word in query.terms.words))
-        folded = fold(chunk.text)
+        folded = self._base.chunks.folded(chunk)
         matched = matched_under(folded, chunk.headings, words)
         excerpts = highlights(chunk.text, matched_in(folded, matched), folded=folded)
         source = "graph" if rank else PINNED if pinned else FILL

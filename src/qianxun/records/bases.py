@@ -237,6 +237,13 @@ def generation(tx: Connection, knowledge_base: int) -> int:
     return max(pending or 0, applied or 0) + (revisions or 0)
 
 
+def generation_and_graph(tx: Connection, knowledge_base: int) -> tuple[int, int]:
+    """`generation`, and how often facts were read or aliases changed, in one statement."""
+    values = {"base": knowledge_base, "revision": _revision(knowledge_base), "graph": graph_revision(knowledge_base)}
+    ((pending, applied, revisions, graph),) = _graph_state_query(tx.dialect).rows(tx, values)
+    return max(pending or 0, applied or 0) + (revisions or 0), int(graph or 0)
+
+
 def _revision(knowledge_base: int) -> str:
     return f"revision.{knowledge_base}"
 
@@ -253,11 +260,21 @@ def graph_revision(knowledge_base: int) -> str:
 
 @lru_cache
 def _generation_query(dialect: Dialect) -> Compiled:
+    return compiled(select(*_generation_columns()), dialect)
+
+
+@lru_cache
+def _graph_state_query(dialect: Dialect) -> Compiled:
+    graph = select(Counter.next).where(Counter.name == bindparam("graph"))
+    return compiled(select(*_generation_columns(), graph.scalar_subquery()), dialect)
+
+
+def _generation_columns() -> list[Any]:
     base = bindparam("base", type_=KnowledgeBaseRow.id.type)
     pending = select(func.max(OutboxRow.sequence)).where(OutboxRow.knowledge_base_id == base)
     applied = select(KnowledgeBaseRow.indexed_sequence).where(KnowledgeBaseRow.id == base)
     revisions = select(Counter.next).where(Counter.name == bindparam("revision"))
-    return compiled(select(*(query.scalar_subquery() for query in (pending, applied, revisions))), dialect)
+    return [query.scalar_subquery() for query in (pending, applied, revisions)]
 
 
 def settings_state(tx: Connection, knowledge_base: int) -> tuple[Any, ...]:

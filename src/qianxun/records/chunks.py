@@ -18,6 +18,7 @@ from qianxun.records.database.counters import allocate
 from qianxun.records.database.restrict import permitted_in
 from qianxun.records.database.statements import (
     Compiled,
+    KeyedQuery,
     compiled,
     delete_in,
     in_slices,
@@ -187,6 +188,12 @@ def _joined(*columns: Any) -> Any:
 _CHUNK = (*checksums.CORRECTED_CHUNK, ChunkRow.checksum, VersionRow.name)
 _ENTRY = (ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings, ChunkRow.corrected)
 _ATTRIBUTES = (DocumentRow.doc_id, *rows.ATTRIBUTES)
+_EXISTING = KeyedQuery(
+    _joined(ChunkRow.key).where(
+        DocumentRow.knowledge_base_id == bindparam("knowledge_base", type_=DocumentRow.knowledge_base_id.type)
+    ),
+    ChunkRow.key,
+)
 
 
 def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Chunk]:
@@ -218,8 +225,7 @@ def damaged_keys(tx: Connection, keys: Sequence[int]) -> list[int]:
 
 def existing_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> set[int]:
     """Those of the keys whose chunks have not been deleted."""
-    query = _joined(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
-    return {row.key for row in select_in(tx, query, ChunkRow.key, keys)}
+    return {row[0] for row in _EXISTING.rows(tx, knowledge_base, keys)}
 
 
 @lru_cache

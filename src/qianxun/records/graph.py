@@ -19,7 +19,7 @@ from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import Alias, ChunkFacts, Facts
 from qianxun.core.types import Attributes, ChunkKind, Keys
 from qianxun.core.unicode import is_storable, storable
-from qianxun.records.bases import generation, graph_revision
+from qianxun.records.bases import generation_and_graph, graph_revision
 from qianxun.records.database.counters import count_up
 from qianxun.records.database.statements import delete_in, insert_rows, keys_of, select_in, served_chunks
 from qianxun.records.governance import audit
@@ -172,7 +172,7 @@ def revision(tx: Connection, knowledge_base: int) -> int:
 
 def state(tx: Connection, knowledge_base: int) -> tuple[int, int]:
     """Another value whenever a graph may be another: a document came or went, facts were read, aliases changed."""
-    return generation(tx, knowledge_base), revision(tx, knowledge_base)
+    return generation_and_graph(tx, knowledge_base)
 
 
 def graph_chunks(tx: Connection, knowledge_base: int) -> GraphChunks:

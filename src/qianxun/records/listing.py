@@ -116,16 +116,20 @@ def database_bytes(tx: Connection) -> int:
     return int(tx.execute(text(pages)).scalar_one())
 
 
-def names(tx: Connection, knowledge_base: int, first: Collection[str]) -> list[tuple[str, str]]:
-    """(id, name) of the served documents whose id or name begins with one of these characters."""
+def names(
+    tx: Connection, knowledge_base: int, first: Collection[str] | None = None, *, limit: int | None = None
+) -> list[tuple[str, str]]:
+    """(id, name) of the served documents, at most ``limit``; of those whose id or name begins with one of the
+    characters ``first``, where these are given."""
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
-    first = [letter for letter in first if is_storable(letter)]
-    begins = func.substr(VersionRow.name, 1, 1).in_(first) | func.substr(DocumentRow.doc_id, 1, 1).in_(first)
-    query = select(DocumentRow.doc_id, VersionRow.name).join(VersionRow, version)
-    found = tx.execute(
-        query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted", begins)
-    )
-    return [(row.doc_id, row.name) for row in found]
+    query = select(DocumentRow.doc_id, VersionRow.name).join(VersionRow, version).limit(limit)
+    query = query.where(DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted")
+    if first is not None:
+        first = [letter for letter in first if is_storable(letter)]
+        query = query.where(
+            func.substr(VersionRow.name, 1, 1).in_(first) | func.substr(DocumentRow.doc_id, 1, 1).in_(first)
+        )
+    return [(doc_id, name) for doc_id, name in tx.execute(query)]
 
 
 def contents(tx: Connection, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[tuple[str, str, str]]:

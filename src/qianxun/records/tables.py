@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, and_, null, select, update
+from sqlalchemy import Connection, Dialect, Row, Select, and_, bindparam, null, select, update
 
 from qianxun.core.types import Column, Table
 from qianxun.records import rows
-from qianxun.records.database.statements import select_in
+from qianxun.records.database.restrict import permitted_in
+from qianxun.records.database.statements import Compiled, KeyedQuery, compiled, select_in
 from qianxun.records.schema import ChunkRow, TableRow
 
 
@@ -25,31 +27,52 @@ class TableHead(NamedTuple):
     columns: tuple[Column, ...]
 
 
+_BASE: Final = bindparam("knowledge_base", type_=TableRow.knowledge_base_id.type)
+_SAME_TABLE: Final = and_(
+    TableRow.document_key == ChunkRow.document_key,
+    TableRow.generation == ChunkRow.generation,
+    TableRow.position == ChunkRow.table_position,
+)
+
+
+def _of_base(*columns: Any) -> Select[Any]:
+    return select(*columns).where(TableRow.knowledge_base_id == _BASE)
+
+
+_OF_CHUNKS: Final = KeyedQuery(
+    select(ChunkRow.key, TableRow.key).join(TableRow, _SAME_TABLE).where(ChunkRow.knowledge_base_id == _BASE),
+    ChunkRow.key,
+)
+_HEADS: Final = KeyedQuery(
+    _of_base(TableRow.key, TableRow.position, TableRow.title, TableRow.source, TableRow.notes, TableRow.columns),
+    TableRow.key,
+)
+_ROW_STARTS: Final = KeyedQuery(_of_base(TableRow.key, TableRow.row_starts, TableRow.hidden_rows), TableRow.key)
+_ANY: Final = select(_of_base(TableRow.key).exists())
+
+
 def has_tables(tx: Connection, knowledge_base: int) -> bool:
     """Whether the base has any table at all."""
-    return tx.execute(_of_base(knowledge_base, TableRow.key).limit(1)).first() is not None
+    own = {"knowledge_base": knowledge_base}
+    if permitted_in(tx) is not None:
+        return bool(tx.execute(_ANY, own).scalar())
+    return bool(_any_query(tx.dialect).rows(tx, own)[0][0])
+
+
+@lru_cache
+def _any_query(dialect: Dialect) -> Compiled:
+    return compiled(_ANY, dialect)
 
 
 def of_chunks(tx: Connection, knowledge_base: int, chunk_keys: Iterable[int]) -> dict[int, int]:
     """Chunk → the key of its table. A chunk of prose or a deleted one has no entry."""
-    same = and_(
-        TableRow.document_key == ChunkRow.document_key,
-        TableRow.generation == ChunkRow.generation,
-        TableRow.position == ChunkRow.table_position,
-    )
-    query = select(ChunkRow.key, TableRow.key.label("table")).join(TableRow, same)
-    query = query.where(ChunkRow.knowledge_base_id == knowledge_base)
-    return {row.key: row.table for row in select_in(tx, query, ChunkRow.key, chunk_keys)}
+    return {row[0]: row[1] for row in _OF_CHUNKS.rows(tx, knowledge_base, chunk_keys)}
 
 
 def heads(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, TableHead]:
     """These tables without their cells."""
-    columns = (TableRow.key, TableRow.position, TableRow.title, TableRow.source, TableRow.notes, TableRow.columns)
-    found = select_in(tx, _of_base(knowledge_base, *columns), TableRow.key, keys)
-    return {
-        row.key: TableHead(row.key, row.position, row.title, row.source, row.notes, rows.columns_of(row.columns))
-        for row in found
-    }
+    found = _HEADS.rows(tx, knowledge_base, keys)
+    return {key: TableHead(key, *about, rows.columns_of(columns)) for key, *about, columns in found}
 
 
 def hide_rows(tx: Connection, document_key: int, generation: int, hidden: Mapping[int, Sequence[int]]) -> None:
@@ -69,13 +92,12 @@ def hidden_rows(tx: Connection, document_key: int, generation: int) -> dict[int,
 
 def row_starts(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, list[int]]:
     """Where the rows of these tables begin in their document's text."""
-    query = _of_base(knowledge_base, TableRow.key, TableRow.row_starts, TableRow.hidden_rows)
-    return {row.key: _seen(row.row_starts, row.hidden_rows) for row in select_in(tx, query, TableRow.key, keys)}
+    return {key: _seen(starts, hidden) for key, starts, hidden in _ROW_STARTS.rows(tx, knowledge_base, keys)}
 
 
 def whole(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Table]:
     """These tables with all their cells."""
-    query = _of_base(knowledge_base, TableRow.__table__)
+    query = select(TableRow.__table__).where(TableRow.knowledge_base_id == knowledge_base)
     return {row.key: _without_hidden(row) for row in select_in(tx, query, TableRow.key, keys)}
 
 
@@ -90,7 +112,3 @@ def _without_hidden(row: Row[Any]) -> Table:
 def _seen(found: Sequence[Any], hidden: Sequence[int] | None) -> list[Any]:
     """What belongs to the rows that are not hidden."""
     return [one for at, one in enumerate(found) if at not in hidden] if hidden else list(found)
-
-
-def _of_base(knowledge_base: int, *columns: Any) -> Select[Any]:
-    return select(*columns).where(TableRow.knowledge_base_id == knowledge_base)

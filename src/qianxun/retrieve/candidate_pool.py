@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from qianxun.bases.base import OpenBase, read
+from qianxun.bases.base import OpenBase, chunks_by_keys
 from qianxun.core.types import ArmScore, Chunk, Degraded, Found, Ranking, matches
 from qianxun.rank.calibrate import Curve
 from qianxun.records import bases, chunks, outbox
@@ -31,19 +31,23 @@ class CandidatePool:
             arm: ScoresByKey(ranking, vector if arm in cosines else None) for arm, ranking in results.rankings.items()
         }
         self.backfill = ScoresByKey(results.backfill, vector)
-        self._read: dict[int, Found | None] = {}
+        self._read: dict[int, Chunk | None] = {}
         self.dropped: list[int] = []  # keys that are not in the records, or are filtered out there
 
     def __contains__(self, key: int) -> bool:
         return key in self._fused
 
-    async def found(self, keys: Sequence[int]) -> list[Found]:
+    async def chunks(self, keys: Sequence[int]) -> list[Chunk]:
         """Those of these candidates that are in the records, in this order."""
         unread = [key for key in keys if key not in self._read]
         if unread:
-            known = await read(self._base, chunks.by_keys, unread)
-            self._read |= {key: self._found(known[key]) if self._passes(known, key) else None for key in unread}
-        return [found for key in keys if (found := self._read[key]) is not None]
+            known = await chunks_by_keys(self._base, unread)
+            self._read |= {key: known[key] if self._passes(known, key) else None for key in unread}
+        return [chunk for key in keys if (chunk := self._read[key]) is not None]
+
+    async def found(self, keys: Sequence[int]) -> list[Found]:
+        """`chunks`, each with its scores."""
+        return list(map(self.scored, await self.chunks(keys)))
 
     async def first(self, count: int, keys: Sequence[int] | None = None) -> list[Found]:
         """The first ``count`` candidates (of these keys) that are in the records, or as many as there are."""
@@ -56,12 +60,12 @@ class CandidatePool:
 
     async def pinned(self, keys: Sequence[int]) -> list[Found]:
         """Chunks that people put first, found by an arm or not: those that are in the records and pass the filter."""
-        known = await read(self._base, chunks.by_keys, keys) if keys else {}
-        return [self._found(known[key]) for key in keys if key in known and matches(self._where, known[key].attributes)]
+        known = await chunks_by_keys(self._base, keys) if keys else {}
+        return [self.scored(known[key]) for key in keys if key in known and matches(self._where, known[key].attributes)]
 
     async def count(self) -> int:
         """How many of the candidates are in the records."""
-        return len(await self.found(self.candidates.keys.tolist()))
+        return len(await self.chunks(self.candidates.keys.tolist()))
 
     def _passes(self, known: Mapping[int, Chunk], key: int) -> bool:
         passes = key in known and matches(self._where, known[key].attributes)
@@ -69,7 +73,8 @@ class CandidatePool:
             self.dropped.append(key)
         return passes
 
-    def _found(self, chunk: Chunk) -> Found:
+    def scored(self, chunk: Chunk) -> Found:
+        """A candidate with its fused score, and what each arm says of it."""
         score = self._fused.score(chunk.key)
         arms = {arm: by_key.of(chunk.key) for arm, by_key in self.arms.items() if chunk.key in by_key}
         source = "hybrid" if len(arms) > 1 else next(iter(arms), PINNED)
@@ -96,6 +101,10 @@ class ScoresByKey:
     def of(self, key: int, rank: int | None = None) -> ArmScore:
         row = self._rows[key]
         return ArmScore(row + 1 if rank is None else rank, float(self._raw[row]), float(self._scores[row]))
+
+    def is_among(self, key: int, first: int) -> bool:
+        """Whether a chunk is one of the ``first`` of the ranking."""
+        return self._rows.get(key, first) < first
 
     def score(self, key: int) -> float:
         """Zero for a chunk that is not in the ranking."""

@@ -6,11 +6,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sqlalchemy import Connection
+
 from qianxun.bases.base import OpenBase, Serving, in_model_thread
+from qianxun.bases.document_names import DocumentNames, Lookup
 from qianxun.core.errors import (
     BadModelReply,
     BadQuery,
@@ -42,7 +45,7 @@ from qianxun.core.types import (
 from qianxun.records import listing
 from qianxun.retrieve.as_of import resolve_as_of, without_day
 from qianxun.retrieve.question_rules import question_rules
-from qianxun.text.document_names import by_name, first_letters, plain_name
+from qianxun.text.document_names import first_letters, plain_name
 from qianxun.text.homophones import corrections
 from qianxun.text.llm_json import Malformed, read_json
 
@@ -168,8 +171,9 @@ async def _mentions(
     documents that the request may not see.
     """
     if "@" not in text and "＠" not in text:
-        named_in_text = frozenset[str]() if chosen else await asyncio.to_thread(_document_in_text, base, text, where)
-        return text, named_in_text or chosen, []
+        titles = [] if chosen else _titles_in(text)
+        found = await asyncio.to_thread(_document_called, base, titles, where) if titles else frozenset[str]()
+        return text, found or chosen, []
     named: frozenset[str] = frozenset()
     notes: list[Degraded] = []
     parts: list[str] = []
@@ -189,19 +193,21 @@ async def _mentions(
     return " ".join([*parts, text[last:]]).strip(), named or chosen, notes
 
 
-def _document_in_text(base: OpenBase, text: str, where: Filter) -> frozenset[str]:
-    """The document that a question names without a mark, if exactly one is called so: its name in title marks, or at
-    the beginning before 里 or 中. Without a name in the right place nothing is looked up."""
+def _titles_in(text: str) -> list[str]:
+    """What may be the name of a document without a mark: in title marks, or at the beginning before 里 or 中."""
     titles = [found.strip() for found in _TITLE.findall(text)]
     if found := _NAME_BEFORE.match(text.strip()):
         name = found.group(1).strip("《》")
         titles += [name[at:] for at in range(len(name) - _SHORTEST_NAME + 1)]  # 请问部署手册
-    if not titles:
-        return frozenset()
+    return titles
+
+
+def _document_called(base: OpenBase, titles: Sequence[str], where: Filter) -> frozenset[str]:
+    """The document with the first of these names that exactly one has."""
     with base.records.reading() as tx:
-        called = by_name(listing.names(tx, base.id, set().union(*map(first_letters, titles))))
+        called = _lookup(base, tx, set().union(*map(first_letters, titles)))
         for title in titles:
-            documents = called.get(title) or called.get(plain_name(title), set())
+            documents = called(title) or called(plain_name(title))
             if documents and not isinstance(where, Everything):
                 documents = _passing(listing.attributes(tx, base.id, documents), where)
             if len(documents) == 1:
@@ -214,14 +220,21 @@ def _documents(base: OpenBase, found: re.Match[str], where: Filter) -> tuple[str
     at = found.lastindex or 0
     written = found.group(at).strip()
     with base.records.reading() as tx:
-        called = by_name(listing.names(tx, base.id, first_letters(written)))
+        called = _lookup(base, tx, first_letters(written))
         for name in [written] if at < _UNQUOTED else _beginnings(written):
-            documents = called.get(name) or called.get(plain_name(name), set())
+            documents = called(name) or called(plain_name(name))
             if documents and not isinstance(where, Everything):
                 documents = _passing(listing.attributes(tx, base.id, documents), where)
             if documents:
                 return name, found.end() if at < _UNQUOTED else found.start(at) + len(name), frozenset(documents)
     return _NAME_END.split(written)[0] or written, found.end(), frozenset()
+
+
+def _lookup(base: OpenBase, tx: Connection, letters: Collection[str]) -> Lookup:
+    if base.view is not None:  # what a principal sees changes with labels, too
+        return DocumentNames().lookup(tx, base.id, letters)
+    base.names = names = base.names.current(tx, base.id)
+    return names.lookup(tx, base.id, letters)
 
 
 def _passing(documents: Mapping[str, Attributes], where: Filter) -> set[str]:

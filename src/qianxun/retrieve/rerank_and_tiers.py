@@ -8,26 +8,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, in_model_thread
 from qianxun.core.errors import ModelUnavailable, NotFound, QianxunError
 from qianxun.core.options import SearchOptions
-from qianxun.core.types import Degraded, Found, Ranking, Tier
+from qianxun.core.types import Chunk, Degraded, Found, Ranking, Tier
 from qianxun.rank.calibrate import Curve
 from qianxun.rank.rerank import reranked
-from qianxun.rank.tiers import coverage, matched_in, matched_under, rarity, tier_of
+from qianxun.rank.tiers import FUZZY, coverage, matched_in, matched_under, rarity, tier_of
 from qianxun.retrieve.candidate_pool import CandidatePool, ScoresByKey
 from qianxun.retrieve.fuse import Candidates, shown_curve
 from qianxun.retrieve.query_plan import QueryPlan, counted
 from qianxun.retrieve.question_rules import PINNED_SCORE
 from qianxun.retrieve.timings import Steps
-from qianxun.text.chinese import fold
 from qianxun.text.matching import Span, spans
 
 log = logging.getLogger(__name__)
@@ -47,12 +47,17 @@ async def rerank_and_tiers(
     options: SearchOptions,
     steps: Steps,
     *,
-    has_highlights: bool = True,
-) -> tuple[list[Found], Order]:
-    """The results, best first, at most ``top_k``; and the order in which candidates were looked at."""
+    brief: bool = False,
+) -> tuple[list[Found], Order, Complete]:
+    """The results, best first, at most ``top_k``; the order in which candidates were looked at; and what completes a
+    result. ``brief``: for callers that show few of many results, each with its chunk and score alone until then."""
     criteria = await tier_criteria(base, serving, candidates)
     order = await ranking_order(base, serving, candidates, options, steps)
     results = await pinned_results(candidates, criteria, options)
+    if brief and options.fuzzy and not options.rerank:
+        with steps.timed("judge"):
+            results += await brief_results(candidates, criteria, order, options, len(results))
+        return results, order, partial(completed, candidates.pool, criteria)
     with steps.timed("judge"):
         async with aclosing(order.walk(candidates.pool, options.top_k)) as ranked:
             async for candidate, shown in ranked:
@@ -62,10 +67,45 @@ async def rerank_and_tiers(
                     continue
                 relevance = criteria.assess(candidate, order.verdict(candidate, shown), order.is_first(candidate))
                 if is_admitted(relevance.tier, options):
-                    results.append(result_of(candidate, shown, relevance, has_highlights=has_highlights))
+                    results.append(result_of(candidate, shown, relevance))
                     if len(results) == options.top_k:
                         break
-    return results, order
+    return results, order, unchanged
+
+
+async def brief_results(
+    candidates: Candidates, criteria: TierCriteria, order: Order, options: SearchOptions, taken: int
+) -> list[Found]:
+    """What a search without a reranker admits, ``taken`` places being taken. Most candidates are admitted by where they
+    were found, and their words need not be compared."""
+    pool, results = candidates.pool, list[Found]()
+    shown = await order.shown(pool)
+    for at in range(0, len(shown), PAGE):
+        scores = dict(shown.hits_between(at, at + PAGE))
+        for chunk in await pool.chunks(list(scores)):
+            score = scores[chunk.key]
+            if is_below_threshold(score, candidates.plan, options) or taken + len(results) == options.top_k:
+                return results
+            if chunk.key not in candidates.rules.pinned and criteria.admits(chunk, pool):
+                results.append(Found(chunk, score, "", {}))
+        if taken + len(results) == options.top_k:
+            break
+    return results
+
+
+def completed(pool: CandidatePool, criteria: TierCriteria, brief: Found) -> Found:
+    """A result of `brief_results` with its tier and all that explains it."""
+    if brief.source:  # it is: people put it first
+        return brief
+    candidate = pool.scored(brief.chunk)
+    return replace(result_of(candidate, brief.score, criteria.assess(candidate)), outdated=brief.outdated)
+
+
+Complete: TypeAlias = Callable[[Found], Found]
+
+
+def unchanged(found: Found) -> Found:
+    return found
 
 
 async def pinned_results(candidates: Candidates, criteria: TierCriteria, options: SearchOptions) -> list[Found]:
@@ -109,10 +149,9 @@ class Order:
 
     async def walk(self, pool: CandidatePool, page: int) -> AsyncGenerator[tuple[Found, float], None]:
         """Every candidate with the score it shows, best first, ties by key: two scores may show as one."""
-        scores = self._scores(pool.candidates)
-        shown = await behind_successors(pool, Ranking.ordered(scores.keys, self.curve(scores.scores)))
+        shown = await self.shown(pool)
         first = {found.chunk.key: found for found in self.first}
-        before = ScoresByKey(scores) if self.first else None
+        before = ScoresByKey(self._scores(pool.candidates)) if self.first else None
         size = min(page, PAGE)
         for at in range(0, len(shown), size):
             after = {hit.key: hit.score for hit in shown.hits_between(at, at + size)}
@@ -121,6 +160,11 @@ class Order:
                 if before is not None:
                     found = first.get(key) or replace(found, score=before.score(key))
                 yield found, after[key]
+
+    async def shown(self, pool: CandidatePool) -> Ranking:
+        """All candidates by the score they show."""
+        scores = self._scores(pool.candidates)
+        return await behind_successors(pool, Ranking.ordered(scores.keys, self.curve(scores.scores)))
 
     def _scores(self, fused: Ranking) -> Ranking:
         """What was reranked, then the rest, whose scores may not rise above those before them."""
@@ -227,16 +271,31 @@ class TierCriteria:
     least: float  # what a cosine of zero means
     named: frozenset[str]
     lexical: frozenset[str]  # arms that find by what is written: a chunk of theirs has something of the query
+    folded: Callable[[Chunk], str]  # a chunk's text as words are looked for in it
+
+    def admits(self, chunk: Chunk, pool: CandidatePool) -> bool:
+        """Whether `assess` gives a candidate any tier, where no reranker has read it."""
+        key = chunk.key
+        if (
+            chunk.doc_id in self.named
+            or any(key in by_key for arm, by_key in pool.arms.items() if arm in self.lexical)
+            or ("vector" in pool.arms and pool.arms["vector"].is_among(key, NEAREST))
+            or (self.similarities and self._similarity(key) >= FUZZY)
+        ):
+            return True
+        folded = self.folded(chunk)
+        return not self.grams.isdisjoint(folded) or bool(matched_under(folded, chunk.headings, self.words))
+
+    def _similarity(self, key: int) -> float:
+        return max([self.least, *(scores.score(key) for scores in self.similarities)])
 
     def assess(self, candidate: Found, verdict: float = 0.0, is_first: bool = False) -> Relevance:
         """``verdict`` and ``is_first`` are the reranker's: what it put first is related, whatever words they share."""
         chunk = candidate.chunk
-        folded = fold(chunk.text)
+        folded = self.folded(chunk)
         words = matched_under(folded, chunk.headings, self.words)
         covered = max((coverage([word for word in words if word in own], own) for own in self.weights), default=0.0)
-        similarity = (
-            max([self.least, *(scores.score(chunk.key) for scores in self.similarities)]) if self.similarities else None
-        )
+        similarity = self._similarity(chunk.key) if self.similarities else None
         is_related = (
             is_first
             or bool(words)
@@ -266,13 +325,14 @@ async def tier_criteria(base: OpenBase, serving: Serving, candidates: Candidates
         least=float(calibrate(np.zeros(1))[0]),
         named=candidates.plan.named,
         lexical=frozenset(name for name, arm in results.arms.items() if not arm.needs_vector),
+        folded=base.chunks.folded,
     )
 
 
 # ── results ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def result_of(candidate: Found, shown: float, relevance: Relevance, *, has_highlights: bool = True) -> Found:
+def result_of(candidate: Found, shown: float, relevance: Relevance) -> Found:
     """The candidate with its tier and all that explains it."""
     folded, text = relevance.folded, candidate.chunk.text
     return Found(
@@ -285,14 +345,8 @@ def result_of(candidate: Found, shown: float, relevance: Relevance, *, has_highl
         relevance.coverage,
         candidate.fused,
         candidate.rerank,
-        highlights(text, matched_in(folded, relevance.matched), folded=folded) if has_highlights else (),
+        highlights(text, matched_in(folded, relevance.matched), folded=folded),
     )
-
-
-def with_highlights(found: Found) -> Found:
-    """A result that was made without them."""
-    text, folded = found.chunk.text, fold(found.chunk.text)
-    return replace(found, highlights=highlights(text, matched_in(folded, found.matched), folded=folded))
 
 
 def highlights(

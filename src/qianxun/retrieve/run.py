@@ -29,7 +29,7 @@ from qianxun.retrieve.candidate_pool import unknown_keys
 from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.recall_cache import Lifetimes, cache_key, get_cached, put_cached
-from qianxun.retrieve.rerank_and_tiers import Order, rerank_and_tiers
+from qianxun.retrieve.rerank_and_tiers import Complete, Order, rerank_and_tiers
 from qianxun.retrieve.search_log import Journal
 from qianxun.retrieve.timings import Steps
 
@@ -90,24 +90,33 @@ async def recall(
     text: str,
     options: SearchOptions,
     generation: Generation | None = None,
-    *,
-    has_highlights: bool = True,
 ) -> Recall:
     """The best chunks for a query, best first, each with its score and where that comes from.
 
-    ``generation`` is the state of the base, where it has just been read. Without ``has_highlights``: for callers that
-    show few of many results (`rerank_and_tiers.with_highlights`).
+    ``generation`` is the state of the base, where it has just been read.
     """
+    return (await _searched(base, text, options, generation))[0]
+
+
+async def brief_recall(base: OpenBase, text: str, options: SearchOptions) -> tuple[Recall, Complete]:
+    """`recall` for callers that show few of many results: these have their chunk and score alone, until they are
+    completed."""
+    return await _searched(base, text, options, brief=True)
+
+
+async def _searched(
+    base: OpenBase, text: str, options: SearchOptions, generation: Generation | None = None, *, brief: bool = False
+) -> tuple[Recall, Complete]:
     check_text(text)
     check(options)
     started = time.perf_counter()
     for _ in range(TRIES):
         with base.serving.borrow() as serving:
-            traced = await trace(base, serving, text, options, generation=generation, has_highlights=has_highlights)
+            traced = await trace(base, serving, text, options, generation=generation, brief=brief)
         generation = None
         if traced.is_settled or time.perf_counter() - started > options.arm_seconds:
             break
-    return traced.recall(text, time.perf_counter() - started)
+    return traced.recall(text, time.perf_counter() - started), traced.complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,7 @@ class SearchTrace:
     # False: the index has changed since it was read, and a hit has been deleted or two versions of a document were
     # found, because the arms run one after another. The version that replaced it is there to be found.
     is_settled: bool
+    complete: Complete  # a result of a brief search
 
     @property
     def plan(self) -> QueryPlan:
@@ -152,10 +162,10 @@ async def trace(
     rewritings: Sequence[str] | None = None,
     generation: Generation | None = None,
     *,
-    has_highlights: bool = True,
+    brief: bool = False,
 ) -> SearchTrace:
     """One search, step by step. With ``rewritings`` given, no language model is called; with the ``generation`` given,
-    as read just before, it is not read again."""
+    as read just before, it is not read again. ``brief``: see `rerank_and_tiers`."""
     steps = Steps()
     stamp = serving.index.stamp
     if generation is None or (generation.model, generation.analysis) != (stamp.model, stamp.analysis):
@@ -168,9 +178,7 @@ async def trace(
     while True:
         candidates = await gather(base, serving, plan, options, depth, steps, arms)
         plan, pool = candidates.plan, candidates.pool
-        admitted, order = await rerank_and_tiers(
-            base, serving, candidates, options, steps, has_highlights=has_highlights
-        )
+        admitted, order, complete = await rerank_and_tiers(base, serving, candidates, options, steps, brief=brief)
         failed += candidates.results.degraded
         # Not by top_k or threshold: another depth may give other scores.
         if not pool.dropped or candidates.is_all or depth >= DEEPEST or await pool.count() >= TOP_K_LIMIT:
@@ -193,6 +201,7 @@ async def trace(
         steps=(*candidates.results.steps, *steps.done),
         generation=generation,
         is_settled=not (has_moved and (pool.dropped or len(found) < len(admitted))),
+        complete=complete,
     )
 
 
@@ -211,4 +220,5 @@ def newest_only(found: Sequence[Found]) -> list[Found]:
 async def current_generation(base: OpenBase, serving: Serving) -> Generation:
     stamp = serving.index.stamp
     records = await read(base, bases.generation)
+    base.chunks = base.chunks.at(records)
     return Generation(records, await serving.index.watermark(), stamp.model, stamp.analysis)

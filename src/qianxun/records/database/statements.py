@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
-from sqlalchemy import Connection, Dialect, Float, Select, Table, delete, insert, select
+from sqlalchemy import Connection, Dialect, Float, Select, Table, bindparam, delete, insert, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
@@ -202,6 +202,33 @@ def select_in(tx: Connection, query: Any, column: Any, values: Iterable[Any]) ->
     """The rows of a query whose ``column`` is one of ``values``, however many these are."""
     for part in in_slices(list(values)):
         yield from tx.execute(query.where(column.in_(part)))
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedQuery:
+    """A query that searches run for lists of keys, compiled once for every length. ``statement`` has the parameter
+    `knowledge_base`; rows are read by position."""
+
+    statement: Select[Any]
+    column: Any
+
+    def rows(self, tx: Connection, knowledge_base: int, keys: Iterable[int]) -> Iterator[Sequence[Any]]:
+        own = {"knowledge_base": knowledge_base}
+        if permitted_in(tx) is not None:  # what a principal may see is compared in every statement anew
+            for part in in_slices(list(keys)):
+                yield from tx.execute(self.statement.where(self.column.in_(part)), own)
+            return
+        for part in in_slices(list(keys)):
+            size = min(1 << (len(part) - 1).bit_length(), IN_LIMIT)  # few lengths: the last key fills the list up
+            padded = (*part, *(part[-1],) * (size - len(part)))
+            numbered = {f"key_{at}": key for at, key in enumerate(padded)}
+            yield from _keyed(self, tx.dialect, size).rows(tx, own | numbered)
+
+
+@lru_cache
+def _keyed(query: KeyedQuery, dialect: Dialect, size: int) -> Compiled:
+    keys = [bindparam(f"key_{at}", type_=query.column.type) for at in range(size)]
+    return compiled(query.statement.where(query.column.in_(keys)), dialect, is_restricted=True)
 
 
 def delete_in(tx: Connection, model: type[Base], column: Any, values: Iterable[Any], *conditions: Any) -> None:
