@@ -188,9 +188,17 @@ def _joined(*columns: Any) -> Any:
 _CHUNK = (*checksums.CORRECTED_CHUNK, ChunkRow.checksum, VersionRow.name)
 _ENTRY = (ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings, ChunkRow.corrected)
 _ATTRIBUTES = (DocumentRow.doc_id, *rows.ATTRIBUTES)
+# Not joined: SQLite would begin with all documents of the base.
 _EXISTING = KeyedQuery(
-    _joined(ChunkRow.key).where(
-        DocumentRow.knowledge_base_id == bindparam("knowledge_base", type_=DocumentRow.knowledge_base_id.type)
+    select(ChunkRow.key).where(
+        select(DocumentRow.key)
+        .join(VersionRow, VersionRow.document_key == DocumentRow.key)
+        .where(
+            DocumentRow.key == ChunkRow.document_key,
+            DocumentRow.knowledge_base_id == bindparam("knowledge_base", type_=DocumentRow.knowledge_base_id.type),
+            VersionRow.generation == ChunkRow.generation,
+        )
+        .exists()
     ),
     ChunkRow.key,
 )
@@ -225,7 +233,10 @@ def damaged_keys(tx: Connection, keys: Sequence[int]) -> list[int]:
 
 def existing_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> set[int]:
     """Those of the keys whose chunks have not been deleted."""
-    return {row[0] for row in _EXISTING.rows(tx, knowledge_base, keys)}
+    if permitted_in(tx) is None:
+        return {row[0] for row in _EXISTING.rows(tx, knowledge_base, keys)}
+    query = _joined(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
+    return {row.key for row in select_in(tx, query, ChunkRow.key, keys)}
 
 
 @lru_cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -99,11 +99,10 @@ def lines(passages: Sequence[Passage]) -> list[Line]:
         headings = [fold(str(heading)) for heading in passage.metadata.get("headings") or ()]
         titles = {name, PurePath(name).stem, *headings}
         heading = "\n".join(headings)
-        sentences = list(_sentences(passage.text))
+        sentences = _sentences(passage.text)
         opening, opened = -1, ""
-        setting = "\n".join([*sorted(titles), *(fold(text) for _, text, row in sentences if row is None)])
-        for start, text, row in sentences:
-            folded = fold(text)
+        setting = "\n".join([*sorted(titles), *(folded for _, _, folded, row in sentences if row is None)])
+        for start, text, folded, row in sentences:
             is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text)
             if folded in titles or (is_heading and row is None):
                 heading = heading if folded in titles else "\n".join((*headings, folded))
@@ -120,8 +119,14 @@ def lines(passages: Sequence[Passage]) -> list[Line]:
     return found
 
 
-def _sentences(text: str) -> Iterator[tuple[int, str, Row | None]]:
-    """(start, sentence, the row of a table that it is, if it is one)"""
+@lru_cache(maxsize=256)
+def _sentences(text: str) -> tuple[tuple[int, str, str, Row | None], ...]:
+    """(start, sentence, the same folded, the row of a table that it is, if it is one). Cached: what several wordings of
+    a question find is read for each."""
+    return tuple((start, sentence, fold(sentence), row) for start, sentence, row in _cut(text))
+
+
+def _cut(text: str) -> Iterator[tuple[int, str, Row | None]]:
     at = 0
     whole = text.splitlines(keepends=True)
     for line, row in zip(whole, table_rows(whole), strict=True):
@@ -150,19 +155,22 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
     worth = _worth(query, offered)
     whole = sum(worth.values())
     wordless = 1.0 if query.names or query.kind == "summary" else 0.0  # 介绍一下甲公司: everything about it
-    evidence = _evidence(offered)
+    evidence = _evidence(offered) if query.days else {}
     distinctive = _distinctive(query, offered)
+    informative = {number: _informative(query, own) for number, own in distinctive.items()}
+    sought = _informative(query, worth)
     found = []
     for line in offered:
         covers = {term.text: term_coverage(term, line, query) for term in query.terms}
         share = sum(worth[word] * cover for word, cover in covers.items()) / whole if whole else wordless
-        figure = _figure(query, line, worth)
-        when = _when(query, line, evidence[line.passage.number], evidence[line.passage.doc_name])
+        fitting = _fitting(query, line)
+        figure = _figure(query, fitting, sought)
+        when = _when(query, line, evidence)
         is_timely, has_figure = when > OTHER_TIME, figure > NOWHERE
         fit = share * figure * when
         own = distinctive[line.passage.number]
         distinct = sum(own[word] * covers[word] for word in own) / (sum(own.values()) or 1.0)
-        distinct *= when * (_figure(query, line, own) if own else figure)
+        distinct *= when * (_figure(query, fitting, informative[line.passage.number]) if own else figure)
         choice = (1 - DISTINCTIVE) * fit + DISTINCTIVE * distinct if own else fit
         found.append(ScoredLine(line, fit, _is_own(query, line), is_timely, has_figure, choice))
     return found
@@ -287,21 +295,32 @@ def _in_longer(word: str, text: str) -> bool:
     return False
 
 
-def _figure(query: EvidenceQuery, line: Line, worth: dict[str, float]) -> float:
+def _informative(query: EvidenceQuery, worth: Mapping[str, float]) -> list[Term]:
+    """The terms that a figure must be with."""
+    most = max(worth.values(), default=0.0)
+    return [term for term in query.terms if worth.get(term.text, 0.0) >= INFORMATIVE * most] or [Term("")]
+
+
+def _fitting(query: EvidenceQuery, line: Line) -> list[tuple[str, float, float]]:
+    """What is around each figure that may be the one that is asked for; how far its unit and its kind fit."""
+    found = []
+    for near, clause in _clauses(line) if query.needs else ():
+        fitting = [figure for figure in _figures(clause) if may_answer(figure, query)]
+        if fitting:
+            is_unit = not query.unit or any(_is_unit(query.unit, figure) for figure in fitting)
+            is_kind = query.label is None or _is_kind(query.label, near, clause, fitting)
+            found.append((near, 1.0 if is_unit else OTHER_UNIT, 1.0 if is_kind else OTHER_KIND))
+    return found
+
+
+def _figure(query: EvidenceQuery, fitting: Sequence[tuple[str, float, float]], terms: Sequence[Term]) -> float:
     """Whether the figure that is asked for is with what it is asked of: in one clause, or in the sentence."""
     if not query.needs:
         return 1.0
-    most = max(worth.values(), default=0.0)
-    terms = [term for term in query.terms if worth.get(term.text, 0.0) >= INFORMATIVE * most] or [Term("")]
     best = NOWHERE
-    for near, clause in _clauses(line):
-        fitting = [figure for figure in _figures(clause) if may_answer(figure, query)]
-        if not fitting:
-            continue
+    for near, unit, kind in fitting:
         here = CLAUSE if any(_bare_coverage(term, near) >= SHORT for term in terms) else SENTENCE
-        is_unit = not query.unit or any(_is_unit(query.unit, figure) for figure in fitting)
-        is_kind = query.label is None or _is_kind(query.label, near, clause, fitting)
-        best = max(best, here * (1.0 if is_unit else OTHER_UNIT) * (1.0 if is_kind else OTHER_KIND))
+        best = max(best, here * unit * kind)
     return best
 
 
@@ -321,10 +340,19 @@ def _is_kind(label: tuple[str, Measure], near: str, clause: str, found: Sequence
     return fitting and (measure != "share" or not is_change(clause))
 
 
-def _clauses(line: Line) -> Iterator[tuple[str, str]]:
+def _clauses(line: Line) -> tuple[tuple[str, str], ...]:
+    return _clauses_of(line.folded, line.heading, line.is_row)
+
+
+@lru_cache(maxsize=2_048)
+def _clauses_of(folded: str, heading: str, is_row: bool) -> tuple[tuple[str, str], ...]:
     """A clause with its neighbourhood, and itself: what a colon leads to is about what is before it."""
-    for parts in line.folded.split("；") if line.is_row else (line.folded,):
-        lead, before = line.heading, ""
+    return tuple(_clauses_in(folded.split("；") if is_row else (folded,), heading))
+
+
+def _clauses_in(lines: Iterable[str], heading: str) -> Iterator[tuple[str, str]]:
+    for parts in lines:
+        lead, before = heading, ""
         for clause in re.split("[,，;；]", parts):
             opened, colon, rest = clause.rpartition(":") if ":" in clause else clause.rpartition("：")
             lead = opened if colon else lead
@@ -343,11 +371,13 @@ def _evidence(offered: Sequence[Line]) -> dict[int | str, Evidence]:
     return found
 
 
-def _when(query: EvidenceQuery, line: Line, whole: Evidence, document: Evidence) -> float:
-    """By the question's time: in the line, in the passage, nowhere, or another time instead."""
+def _when(query: EvidenceQuery, line: Line, evidence: Mapping[int | str, Evidence]) -> float:
+    """By the question's time: in the line, in the passage, nowhere, or another time instead. ``evidence`` is that of
+    the passages and documents."""
     if not query.days:
         return 1.0
     here = Evidence.of((line.before, line.folded))
+    whole, document = evidence[line.passage.number], evidence[line.passage.doc_name]
     shares = [_at(day, here, whole, document) for day in query.days]
     return max(shares) if query.kind == "comparison" else min(shares)
 

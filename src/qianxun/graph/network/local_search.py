@@ -123,6 +123,8 @@ def _chunks(graph: KnowledgeGraph, visited: Scores, on_paths: Mapping[int, float
 
 def _best(visited: Scores) -> dict[int, float]:
     found = np.flatnonzero(visited)
+    if len(found) > SHOWN:  # no more need be sorted than may be shown
+        found = found[visited[found] >= np.partition(visited[found], len(found) - SHOWN)[len(found) - SHOWN]]
     order = found[np.lexsort((found, -visited[found]))][:SHOWN]
     largest = float(visited.max(initial=0.0)) or 1.0
     return {int(row): float(visited[row]) / largest for row in order.tolist()}

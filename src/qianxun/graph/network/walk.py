@@ -79,13 +79,18 @@ def _step(graph: Transitions, here: Scores, fit: TypeFit) -> Scores:
     edges = np.repeat(graph.begins[front] - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
     edges += np.arange(len(edges))
     owner = np.repeat(np.arange(len(front)), lengths)
-    kind, weight = graph.type[edges], graph.weight[edges].copy()
+    kind, weight = graph.type[edges], graph.weight[edges]
     is_relation = kind >= 0
-    weight[is_relation] *= OTHER_TYPE_WEIGHT + fit(kind[is_relation])
-    by_relations = np.bincount(owner[is_relation], weights=weight[is_relation], minlength=len(front))
-    by_chunks = np.bincount(owner[~is_relation], weights=weight[~is_relation], minlength=len(front))
+    # By place, each taken once: masks are gone through anew for every array.
+    related, other = is_relation.nonzero()[0], (~is_relation).nonzero()[0]
+    of_related, of_other = owner[related], owner[other]
+    to_related = weight[related] * (OTHER_TYPE_WEIGHT + fit(kind[related]))
+    to_other = weight[other]
+    by_relations = np.bincount(of_related, weights=to_related, minlength=len(front))
+    by_chunks = np.bincount(of_other, weights=to_other, minlength=len(front))
     to_chunks = np.where(by_relations > 0, np.where(by_chunks > 0, TO_CHUNKS, 0.0), 1.0)
-    weight[is_relation] *= ((1.0 - to_chunks) / np.maximum(by_relations, _TINY))[owner[is_relation]]
-    weight[~is_relation] *= (to_chunks / np.maximum(by_chunks, _TINY))[owner[~is_relation]]
+    weight = np.empty(len(edges))
+    weight[related] = to_related * ((1.0 - to_chunks) / np.maximum(by_relations, _TINY))[of_related]
+    weight[other] = to_other * (to_chunks / np.maximum(by_chunks, _TINY))[of_other]
     reached = np.bincount(graph.to[edges], weights=here[front][owner] * weight, minlength=len(graph))
     return reached.astype(np.float64)
