@@ -47,11 +47,12 @@ def test_documents_that_are_gone_do_not_hide_those_that_are_there(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("part", "old", "new", "search"),
+    ("part", "name", "old", "new", "search"),
     [
-        (joining, Document("d", "旧版的报销比例"), "新版的报销比例", Engine.search_texts),
+        (joining, "chunks_by_keys", Document("d", "旧版的报销比例"), "新版的报销比例", Engine.search_texts),
         (
             table_fit,
+            "read",
             Document("d", TABLE.format("80%"), format="markdown"),
             TABLE.format("85%"),
             Engine.search_tables,
@@ -63,12 +64,13 @@ def test_what_was_replaced_between_the_index_and_the_records_is_looked_for_again
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     part: Any,
+    name: str,
     old: Document,
     new: str,
     search: Callable[..., Awaitable[LayeredRecall]],
 ) -> None:
     """The search is held up after the index has answered with the old version, until that one is gone."""
-    honest, entered, gate = part.read, asyncio.Event(), asyncio.Event()
+    honest, entered, gate = getattr(part, name), asyncio.Event(), asyncio.Event()
 
     async def held_up(base: OpenBase, *work: Any) -> Any:
         if not entered.is_set():
@@ -79,7 +81,7 @@ def test_what_was_replaced_between_the_index_and_the_records_is_looked_for_again
     async def story() -> LayeredRecall:
         async with opened(tmp_path) as (engine, kb):
             await engine.add_documents(kb, [old])
-            monkeypatch.setattr(part, "read", held_up)
+            monkeypatch.setattr(part, name, held_up)
             searching = asyncio.ensure_future(search(engine, kb, "三级的报销比例"))
             await asyncio.wait_for(entered.wait(), 60)
             await engine.add_documents(kb, [replace(old, content=new)])

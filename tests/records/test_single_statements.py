@@ -10,6 +10,8 @@ from sqlalchemy.exc import DBAPIError
 
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.records import IDLE, Records, bases
+from qianxun.records.chunks import _EXISTING, _page_query
+from qianxun.records.database.statements import _keyed
 
 
 @pytest.fixture
@@ -78,3 +80,14 @@ def test_a_closed_database_leaves_no_file_open(tmp_path: Path) -> None:
         assert bases.generation(tx, 1) == 0
     records.close()
     assert not list(tmp_path.glob("*-wal"))  # the last connection takes it away
+
+
+@pytest.mark.parametrize("count", [10, 100, 500])
+def test_chunks_are_looked_up_by_their_keys_and_not_through_all_documents(tmp_path: Path, count: int) -> None:
+    """SQLite begins where it expects fewer rows, and knows nothing of how many a base has."""
+    records = Records.open(f"sqlite:///{tmp_path / 'q.db'}")
+    with records.reading() as tx:
+        for query in (_page_query(tx.dialect, count, None), _keyed(_EXISTING, tx.dialect, count)):
+            plan = tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {query.sql}", (1,) * len(query.names or ())).all()
+            assert plan[0][3].startswith("SEARCH chunks USING INTEGER PRIMARY KEY")
+    records.close()

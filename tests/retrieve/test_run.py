@@ -136,7 +136,7 @@ def test_a_version_replaced_between_the_index_and_the_records_is_looked_for_agai
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The search is held up after the index has answered with the old version, until that one is gone."""
-    honest, entered, gate = joining.read, asyncio.Event(), asyncio.Event()
+    honest, entered, gate = joining.chunks_by_keys, asyncio.Event(), asyncio.Event()
 
     async def held_up(base: OpenBase, *work: Any) -> Any:
         if not entered.is_set():
@@ -147,7 +147,7 @@ def test_a_version_replaced_between_the_index_and_the_records_is_looked_for_agai
     async def story() -> None:
         async with opened(tmp_path) as (engine, kb):
             await engine.add_documents(kb, [doc("d", "旧版的报销比例")])
-            monkeypatch.setattr(joining, "read", held_up)
+            monkeypatch.setattr(joining, "chunks_by_keys", held_up)
             searching = asyncio.create_task(found(engine, kb, "报销比例"))
             await asyncio.wait_for(entered.wait(), 60)
             await engine.add_documents(kb, [doc("d", "新版的报销比例")])

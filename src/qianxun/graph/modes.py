@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count, islice
 from typing import Final, Protocol, TypeVar
 
 import numpy as np
@@ -28,7 +29,19 @@ from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import QUERY_MODES, Mode, QueryMode, SearchOptions, check
-from qianxun.core.types import NOTHING, ArmScore, Chunk, Degraded, Found, Hit, Keys, Ranking, Recall, StepTime, matches
+from qianxun.core.types import (
+    NOTHING,
+    ArmScore,
+    Chunk,
+    Degraded,
+    Found,
+    Generation,
+    Keys,
+    Ranking,
+    Recall,
+    StepTime,
+    matches,
+)
 from qianxun.graph.build import current_graph, keep_soon
 from qianxun.graph.context import context_of
 from qianxun.graph.network.global_search import NO_GLOBAL_RESULT, GlobalResult, global_search
@@ -120,7 +133,7 @@ async def gather(
         steps=tuple(search.steps.done),
         seconds=time.perf_counter() - started,
         trace_id=trace_id,
-        generation=search.generation,
+        generation=str(search.generation),
     )
 
 
@@ -145,7 +158,7 @@ class ModeSearch:
     failed: RecallFailed | None = None  # why the base's own search did not answer
     surroundings: Surroundings | None = None
     has_context: bool = True  # it is wanted
-    generation: str = ""
+    generation: Generation | None = None
     rules: MatchedRules = NO_RULES  # that people made for this question
     complete: Complete = unchanged  # what the base's own search found
 
@@ -153,7 +166,7 @@ class ModeSearch:
         """The results of the base's own search, as deep as it goes; None, reported as degraded, if no arm answers."""
         options = replace(self.options, mode=mode, top_k=TOP_K_LIMIT, threshold=0.0)
         try:
-            found, self.complete = await brief_recall(self.base, self.query, options)
+            found, self.complete = await brief_recall(self.base, self.query, options, self.generation)
         except RecallFailed as error:
             self.degraded.append(Degraded("recall", str(error)))
             self.failed = error
@@ -281,8 +294,8 @@ class ModeSearch:
 
 async def _begin(base: OpenBase, query: str, options: SearchOptions) -> ModeSearch:
     with base.serving.borrow() as serving:
-        generation = str(await current_generation(base, serving))
-        plan = await plan_query(base, query, options, rewritings=())
+        generation = await current_generation(base, serving)
+        plan = await plan_query(base, query, options, rewritings=(), generation=generation)
         rules, unruled = await matched_rules(base, serving, plan.rules, plan.queries[0].text)
     own = base.terms.own(base.about.config)
     question = read_question(plan.queries[0].text).for_graph(base.analyser, own)
@@ -367,7 +380,8 @@ class Results:
         self._complete = complete
         self._base, self._plan, self._top_k, self._rules = base, plan, top_k, rules
         self._recalled = {result.chunk.key: result for result in recalled}
-        self._from_graph = {hit.key: (rank, hit.score) for rank, hit in enumerate(from_graph.hits, 1)}
+        ranked = zip(count(1), from_graph.scores.tolist(), strict=False)
+        self._from_graph = dict(zip(from_graph.keys.tolist(), ranked, strict=False))
         self._added: set[int] = set()
         self.found: list[Found] = []
 
@@ -383,16 +397,14 @@ class Results:
     async def add(self, ranking: Ranking) -> None:
         """Appends results in this order; none scores better than those before it."""
         ceiling = self.found[-1].score if self.found else 1.0
-        hits = [Hit(key, min(score, ceiling)) for key, score in ranking.hits if key not in self._added and score > 0]
-        at = 0
-        while at < len(hits) and self.missing:
-            page = hits[at : at + min(PAGE, self.missing)]
-            at += len(page)
-            allowed = await self._chunks([hit.key for hit in page])
-            for hit in page:
-                if hit.key in allowed and self.missing:
-                    self._added.add(hit.key)
-                    self.found.append(self._result(allowed[hit.key], hit.score))
+        ranked = zip(ranking.keys.tolist(), ranking.scores.tolist(), strict=True)
+        hits = ((key, min(score, ceiling)) for key, score in ranked if key not in self._added and score > 0)
+        while self.missing and (page := dict(islice(hits, min(PAGE, self.missing)))):
+            allowed = await self._chunks(list(page))
+            for key, score in page.items():
+                if key in allowed and self.missing:
+                    self._added.add(key)
+                    self.found.append(self._result(allowed[key], score))
 
     async def fill(self, keys: Keys) -> None:
         """Fills the list up with any of these chunks."""

@@ -98,10 +98,12 @@ async def recall(
     return (await _searched(base, text, options, generation))[0]
 
 
-async def brief_recall(base: OpenBase, text: str, options: SearchOptions) -> tuple[Recall, Complete]:
+async def brief_recall(
+    base: OpenBase, text: str, options: SearchOptions, generation: Generation | None = None
+) -> tuple[Recall, Complete]:
     """`recall` for callers that show few of many results: these have their chunk and score alone, until they are
     completed."""
-    return await _searched(base, text, options, brief=True)
+    return await _searched(base, text, options, generation, brief=True)
 
 
 async def _searched(

@@ -12,7 +12,7 @@ import sys
 import threading
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
@@ -60,6 +60,7 @@ _MATHEMATICAL: Final = re.compile("[\U0001d400-\U0001d7ff]")
 # The frequency jieba suggests for a word of one's own loses to its neighbours a quarter of the time; with this one it
 # is found whole in .85 of its places instead of .77 (docs/decisions/0001-tokeniser.md).
 _OWN_FREQUENCY: Final = 1000
+_QUERIES: Final = 64  # whose analysis is remembered
 _JIEBA: Final = "rjieba.rjieba"
 _LOADING: Final = threading.Lock()
 
@@ -200,6 +201,7 @@ class Analyser:
             if any(character.isspace() for character in word):
                 raise BadInput(f"自定义词不能含空格：{word!r}", hint="请拆成多个词，或去掉其中的空格。")
         self._jieba = _jieba_with(self._own) if self._own else _plain_jieba()
+        self._analysed = lru_cache(_QUERIES)(self._analyse_query)
 
     @property
     def own_words(self) -> frozenset[str]:
@@ -260,6 +262,9 @@ class Analyser:
 
     def analyse_query(self, text: str) -> Terms:
         """Words and grams of a question, each once; words that carry no meaning only when there is nothing else."""
+        return self._analysed(text)  # a question is analysed by every step that looks for it
+
+    def _analyse_query(self, text: str) -> Terms:
         folded = fold(text)
         words = tuple(dict.fromkeys(self._words(folded)))
         meaningful = tuple([word for word in words if word not in STOP_WORDS or word in self._own])

@@ -33,13 +33,15 @@ from qianxun.graph.network.relations import (
     importance,
     relation_columns,
 )
-from qianxun.graph.network.walk import Transitions, transitions
+from qianxun.graph.network.walk import Transitions, Walked, transitions
 from qianxun.question.graph_query import units_of
 from qianxun.text.chinese import fold
 
 CANDIDATE: Final = "TERM"  # the type of a name that may be a common word: its frequency decides
 FEWEST: Final = 2  # chunks in which such a name must occur
 QUESTIONS: Final = 64  # whose entities are remembered
+WALKS: Final = 8  # that are remembered, for other wordings of their questions
+SHOWN: Final = 2_000  # entities that are remembered as they are shown
 _NONE: Final = np.empty(0, dtype=np.int64)
 
 
@@ -173,6 +175,19 @@ class KnowledgeGraph:
 
     def entity_at(self, row: int, removed: Keys = _NONE) -> Entity:
         """``removed``: chunks that have been deleted since; none of their words is in it."""
+        if len(removed):
+            return self._entity_at(row, removed)
+        known = self._entities.get(row)
+        if known is None:
+            known = self._entity_at(row, removed)
+            self._entities.put(row, known)
+        return known
+
+    @cached_property
+    def _entities(self) -> LRUCache[int, Entity]:
+        return LRUCache(SHOWN)
+
+    def _entity_at(self, row: int, removed: Keys) -> Entity:
         own = self.facts.mentions[self._mentions_by_entity.of(row)]
         live = own[~np.isin(self.facts.keys[own[:, 0]], removed)] if len(removed) else own
         is_whole = len(live) == len(own)
@@ -286,6 +301,11 @@ class KnowledgeGraph:
         rows = np.arange(len(self.relations))
         other = source != target
         return grouped(len(self), np.concatenate([source, target[other]]), np.concatenate([rows, rows[other]]))
+
+    @cached_property
+    def walks(self) -> LRUCache[tuple[bytes, bytes], Walked]:
+        """The last walks, by the nodes and weights that they started from."""
+        return LRUCache(WALKS)
 
     @cached_property
     def transitions(self) -> Transitions:

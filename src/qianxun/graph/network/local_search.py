@@ -17,7 +17,7 @@ from qianxun.graph.network.columns import Numbers
 from qianxun.graph.network.entity_linking import Match
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.graph.network.relations import CO_OCCURRENCE_TYPE
-from qianxun.graph.network.walk import walk
+from qianxun.graph.network.walk import Walked, walk
 from qianxun.question.graph_query import GraphQuery
 from qianxun.question.relation_query import is_relation_query, relation_words
 
@@ -57,7 +57,7 @@ def local_search(graph: KnowledgeGraph, question: GraphQuery) -> LocalResult:
     matches = graph.find(question.folded)
     if not matches:
         return NO_LOCAL_RESULT
-    visited = walk(graph.transitions, _start(graph, question, matches), TypeFits(graph, question))
+    visited = _visited(graph, question, matches)
     on_paths = {row: score for path, score in reversed(_paths(graph, question, matches)) for row in path.relations}
     requested, rows = requested_relation(graph, question, matches)
     on_paths.update(dict.fromkeys(rows, 1.0))  # nothing matches better than a relation that is the answer
@@ -67,6 +67,23 @@ def local_search(graph: KnowledgeGraph, question: GraphQuery) -> LocalResult:
         relations=dict(sorted(on_paths.items(), key=lambda item: (-item[1], item[0]))[:SHOWN]),
         requested=requested,
     )
+
+
+def _visited(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> Scores:
+    """How often a walk from the named entities comes to each node. Another wording of a question mostly names the same
+    entities and relations: its walk is the same, and is not walked again."""
+    start, fits = _start(graph, question, matches), TypeFits(graph, question)
+    rows = np.flatnonzero(start)
+    key = (rows.tobytes(), start[rows].tobytes())
+    known = graph.walks.get(key)
+    if known is not None and np.array_equal(fits(known.kinds), known.fits):
+        visited: Scores = np.zeros(len(start))
+        visited[known.rows] = known.scores
+        return visited
+    visited = walk(graph.transitions, start, fits)
+    reached, kinds = np.flatnonzero(visited), fits.kinds
+    graph.walks.put(key, Walked(kinds, fits(kinds), reached, visited[reached]))
+    return visited
 
 
 def _start(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Match]) -> Scores:
@@ -98,6 +115,11 @@ class TypeFits:
         self._shares: Scores = np.zeros(len(graph.types))
         self._is_known = np.zeros(len(graph.types), dtype=np.bool_)
         self._is_known[CO_OCCURRENCE_TYPE] = True
+
+    @property
+    def kinds(self) -> Numbers:
+        """The types that were computed so far."""
+        return np.flatnonzero(self._is_known)
 
     def __call__(self, kinds: Numbers) -> Scores:
         is_new = np.zeros(len(self._shares), dtype=np.bool_)

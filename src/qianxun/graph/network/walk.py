@@ -41,6 +41,16 @@ class Transitions:
         return len(self.begins) - 1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Walked:
+    """What a walk came to, and how well the types of relations on its way match its question."""
+
+    kinds: Numbers
+    fits: Scores
+    rows: Numbers
+    scores: Scores
+
+
 def transitions(entities: int, chunks: int, relations: RelationColumns, occurrences: Numbers) -> Transitions:
     """``occurrences`` has rows (entity, chunk, count, first position in the text)."""
     of_relation = edge_weights(relations)
