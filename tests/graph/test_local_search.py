@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from qianxun.graph.network import local_search as searching
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph, entity_id, graph_from_facts
 from qianxun.graph.network.local_search import LocalResult, _paths, local_search
 from qianxun.graph.network.walk import walk
@@ -77,6 +80,24 @@ def test_the_same_question_gives_the_same_answer() -> None:
     text = "文森特·卡塞尔的代表作品"
     assert asked(one, text).chunks == asked(other, text).chunks
     assert asked(one, text).entities == asked(other, text).entities
+
+
+def test_other_wordings_walk_again_only_where_they_ask_for_another_relation(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        walked.append(1)
+        return walk(*given)
+
+    monkeypatch.setattr(searching, "walk", counted)
+    graph = graph_from_facts(FILMS)
+    texts = ["美女与野兽的情况", "美女与野兽的情节", "美女与野兽的导演", "法国的情况", "美女与野兽的情况"]
+    for text, times in zip(texts, (1, 1, 2, 3, 4), strict=True):
+        found = asked(graph, text)
+        assert len(walked) == times
+        fresh = local_search(graph_from_facts(FILMS), graph_query(text, ANALYSER))
+        walked.pop()
+        assert (found.chunks, found.entities, found.relations) == (fresh.chunks, fresh.entities, fresh.relations)
 
 
 def test_a_walk_ends_where_it_began_and_loses_nobody() -> None:
