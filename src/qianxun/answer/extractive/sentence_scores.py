@@ -119,7 +119,7 @@ def lines(passages: Sequence[Passage]) -> list[Line]:
     return found
 
 
-@lru_cache(maxsize=256)
+@cached_texts(128, longest=4_000)
 def _sentences(text: str) -> tuple[tuple[int, str, str, Row | None], ...]:
     """(start, sentence, the same folded, the row of a table that it is, if it is one). Cached: what several wordings of
     a question find is read for each."""
@@ -341,11 +341,11 @@ def _is_kind(label: tuple[str, Measure], near: str, clause: str, found: Sequence
 
 
 def _clauses(line: Line) -> tuple[tuple[str, str], ...]:
-    return _clauses_of(line.folded, line.heading, line.is_row)
+    return _clauses_of(line.heading, line.is_row, line.folded)
 
 
-@lru_cache(maxsize=2_048)
-def _clauses_of(folded: str, heading: str, is_row: bool) -> tuple[tuple[str, str], ...]:
+@cached_texts(1_024)
+def _clauses_of(heading: str, is_row: bool, folded: str) -> tuple[tuple[str, str], ...]:
     """A clause with its neighbourhood, and itself: what a colon leads to is about what is before it."""
     return tuple(_clauses_in(folded.split("；") if is_row else (folded,), heading))
 

@@ -19,6 +19,8 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from qianxun.bases.base import OpenBase
+from qianxun.bases.chunk_cache import ChunkCache
+from qianxun.bases.document_names import DocumentNames
 from qianxun.bases.table_cache import TableCache
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.filters import In
@@ -74,7 +76,7 @@ async def _delete_in(host: Host, base: OpenBase, doc_ids: Sequence[str], found: 
         base.terms.forget()
         forget_texts()
         base.graph = await asyncio.to_thread(base.graph.forgotten)
-        base.tables = TableCache()
+        base.tables, base.chunks, base.names = TableCache(), ChunkCache(), DocumentNames()
         found.removed.append(Removed("cache.answers", 0, left, "" if left >= 0 else "缓存服务器没有答复"))
         await rebuild(base, base.model)
     rows = await asyncio.to_thread(_rows_left, base, doc_ids, before)
