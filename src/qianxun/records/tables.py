@@ -72,7 +72,10 @@ def of_chunks(tx: Connection, knowledge_base: int, chunk_keys: Iterable[int]) ->
 def heads(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, TableHead]:
     """These tables without their cells."""
     found = _HEADS.rows(tx, knowledge_base, keys)
-    return {key: TableHead(key, *about, rows.columns_of(columns)) for key, *about, columns in found}
+    return {
+        key: TableHead(key, position, title, source, notes, rows.columns_of(columns))
+        for key, position, title, source, notes, columns in found
+    }
 
 
 def hide_rows(tx: Connection, document_key: int, generation: int, hidden: Mapping[int, Sequence[int]]) -> None:

@@ -77,6 +77,7 @@ async def _delete_in(host: Host, base: OpenBase, doc_ids: Sequence[str], found: 
         forget_texts()
         base.graph = await asyncio.to_thread(base.graph.forgotten)
         base.tables, base.chunks, base.names = TableCache(), ChunkCache(), DocumentNames()
+        base.views.clear()
         found.removed.append(Removed("cache.answers", 0, left, "" if left >= 0 else "缓存服务器没有答复"))
         await rebuild(base, base.model)
     rows = await asyncio.to_thread(_rows_left, base, doc_ids, before)

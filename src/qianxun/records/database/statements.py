@@ -209,7 +209,7 @@ class KeyedQuery:
     """A query that searches run for lists of keys, compiled once for every length. ``statement`` has the parameter
     `knowledge_base`; rows are read by position."""
 
-    statement: Select[Any]
+    statement: Any  # a Select
     column: Any
 
     def rows(self, tx: Connection, knowledge_base: int, keys: Iterable[int]) -> Iterator[Sequence[Any]]:
