@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from sqlalchemy import QueuePool
 from sqlalchemy.exc import DBAPIError
 
 from qianxun.records import Records
@@ -76,3 +77,15 @@ def test_other_errors_are_no_trouble_of_the_disk() -> None:
     assert trouble(ValueError("wrong")) is None
     assert trouble(FileNotFoundError(errno.ENOENT, "No such file")) is None
     assert trouble(sqlite3.IntegrityError("UNIQUE constraint failed")) is None
+
+
+def test_the_pages_that_all_connections_keep_have_a_bound(tmp_path: Path) -> None:
+    """Whatever is only appended to, as the log of searches, fills them all."""
+    records = Records.open(sqlite_url(tmp_path / "a.db"))
+    with records.reading() as tx:
+        kilobytes = -tx.exec_driver_sql("PRAGMA cache_size").scalar_one()
+    pool = records.engine.pool
+    assert isinstance(pool, QueuePool)
+    connections = pool.size() + pool._max_overflow
+    assert 0 < kilobytes * connections <= 128 * 1024
+    records.close()
