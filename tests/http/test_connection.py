@@ -95,6 +95,9 @@ def test_who_does_not_say_what_he_wants_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
     async def story(served: Served) -> None:
+        assert (
+            served.server.config.timeout_keep_alive > 60
+        )  # a client or a proxy that reuses a connection closes it first
         served.server.config.timeout_keep_alive = 1
         monkeypatch.setattr(connection, "HEAD_SECONDS", 60.0)
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)

@@ -17,7 +17,7 @@ import httpx
 
 from qianxun.core.errors import BadInput, ServiceUnavailable, of_word
 
-# Below the five seconds after which uvicorn closes an idle connection: else a request may go out on a dead one.
+# Below the five seconds after which many servers close an idle connection: else a request may go out on a dead one.
 KEEP_ALIVE_SECONDS = 4.0
 # Before or after these nothing is known of the request's fate; a timeout on the way back is not among them, because
 # a service that is slow is not helped by the same request again.

@@ -9,7 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 log = logging.getLogger(__name__)
+
+# For longer than clients keep an idle connection (httpx and OpenAI's 5 s, proxies 60): whoever closes first while the
+# other sends loses that request. Idle ones give way where there is no room (`open_connections`).
+KEEP_ALIVE_SECONDS: Final = 75
 
 
 async def serve(settings: Settings, on_start: Callable[[str], object] = lambda url: None) -> None:
@@ -137,6 +141,7 @@ class Server(uvicorn.Server):
                 access_log=False,
                 proxy_headers=False,  # the client is who connects: a header can be forged (client_address.py)
                 server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=max(1, round(limits.close_seconds)),
             )
         )
