@@ -56,7 +56,7 @@ def test_sifted_or_looked_up_or_in_ranges(
     assert sum(len(ranking.keys) for ranking in usual) > 1_000
     monkeypatch.setattr(keywords, "LARGE", 100)
     monkeypatch.setattr(keywords, "LONG", 5)
-    for name, number in (("FEW", few), ("STRETCHES", stretches)):
+    for name, number in (("SET_PER_CUBE_ROOT", few), ("STRETCHES", stretches)):
         monkeypatch.setattr(keywords, name, number)
     for ranking, same in zip(answers(tmp_path / "other"), usual, strict=True):
         assert ranking.keys.tolist() == same.keys.tolist()

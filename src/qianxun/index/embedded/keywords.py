@@ -39,7 +39,9 @@ log = logging.getLogger(__name__)
 # every later search (docs/decisions/0006-recall-speed.md): a chunk of 400 characters takes 13 KB.
 LEAST_HEAP_BYTES, MOST_HEAP_BYTES = 15_000_000, 320_000_000
 HEAP_BYTES_PER_ROW = 20_000
-FEW = 5_000  # so many allowed rows are given to tantivy as a set; more are sifted from its hits
+# So many allowed rows, times the cube root of all, are given to tantivy as a set; more are sifted from its hits. Both
+# take as long at 8 % of 15,000 rows and at .9 % of 364,000 (docs/decisions/0032-a-million-chunks.md).
+SET_PER_CUBE_ROOT = 48
 LARGE = 50_000  # rows
 STRETCHES = 16  # of rows after one another, as those of a tenant often are, are given as ranges
 LONG = 500  # rows; fewer are looked up sooner than ranges are gone through
@@ -315,7 +317,7 @@ def _is_set(allowed: NDArray[np.bool_], count: int) -> bool:
         and np.count_nonzero(allowed[1:] & ~allowed[:-1]) < STRETCHES
     ):
         return True
-    return count <= FEW
+    return count <= SET_PER_CUBE_ROOT * math.cbrt(len(allowed))
 
 
 def _informative(view: KeywordView, words: Sequence[str], grams: Sequence[str]) -> Sequence[str]:
