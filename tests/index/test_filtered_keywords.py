@@ -70,3 +70,9 @@ def test_a_character_of_a_large_base_is_left_out_earlier() -> None:
         50_000,
         50_000,
     ]
+
+
+@pytest.mark.parametrize(("rows", "share", "is_set"), [(10_000, 2, False), (10_000, 50, True), (1_000_000, 10, False)])
+def test_many_rows_of_a_small_base_are_sifted(rows: int, share: int, is_set: bool) -> None:
+    allowed = np.arange(rows) % share == 0
+    assert keywords._is_set(allowed, rows // share) is is_set
