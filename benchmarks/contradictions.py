@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from qianxun.answer.verify.contradiction import contradicted
+from qianxun.answer.verify.citations import Sentence
+from qianxun.answer.verify.sentence_check import check
+from qianxun.core.answer_types import Passage
 from qianxun.text.chinese import plain_analyser
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "beir"
@@ -101,6 +103,13 @@ RIGHT: dict[str, Change] = {
     "same meaning": changed(SAME),
     "shortened": without_first_clause,
 }
+
+
+def contradicted(sentence: str, sources: Sequence[str]) -> str:
+    """What the check finds against a sentence; "" where it finds nothing."""
+    passages = [Passage(at, f"d{at}", "", f"c{at}", text) for at, text in enumerate(sources, start=1)]
+    checked = check(Sentence(sentence, tuple(one.number for one in passages)), passages)
+    return "" if checked.accepted else checked.evidence or "dropped"
 
 
 def cases(name: str, count: int, data: Path = DATA) -> Iterator[Case]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import prod
 from typing import Final, TypeAlias
@@ -78,7 +78,10 @@ _HAN: Final = f"{_HAN_DIGIT}十百千万亿"
 _SCALE: Final = r"(?:[十百千]?[万亿]{1,2}|[百千](?![分])|million|billion|trillion|thousand)"
 _ARABIC: Final = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
 _SHARE: Final = r"(?:\d{1,3}(?:,\d{3}){1,10}(?!\d)|\d{1,30})(?:\.\d{1,30})?"  # may begin at any digit: hence bounded
-_TAIL: Final = rf"(?:\s?(?P<scale>{_SCALE}))?(?:[多余几来])?\s?(?P<unit>(?:{_UNIT})(?![a-z])|{_COUNTED})?"
+_TAIL: Final = (
+    rf"(?:[多余几来](?={_SCALE}))?(?:\s?(?P<scale>{_SCALE}))?(?:[多余几来])?"
+    rf"\s?(?P<unit>(?:{_UNIT})(?![a-z])|{_COUNTED})?"
+)
 _YEAR: Final = r"(?:[12]\d{3}|[〇零一二三四五六七八九]{4})"
 _MONTH: Final = r"(?:1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])"
 _DAY: Final = r"(?:3[01]|[12]\d|0?[1-9]|三十一?|二?十[一二三四五六七八九]?|[一二三四五六七八九])"
@@ -113,13 +116,18 @@ _ROMAN: Final = re.compile(r"(?<![a-z])(?P<roman>i{1,3}|iv|vi{0,3}|ix|x)(?=[型�
 _NUMBER: Final = re.compile(rf"(?<![\d.])(?P<arabic>{_ARABIC}){_TAIL}")
 _CHINESE: Final = re.compile(rf"(?P<before>[第这那同该某每几数])?(?P<han>[{_HAN}]+(?:点[{_HAN_DIGIT}]+)?){_TAIL}")
 _EVERY: Final = re.compile("每(?P<unit>日|天|周|月|年|小时)")
+_HALF: Final = re.compile(
+    rf"(?:(?P<whole>[{_HAN_DIGIT}十]|\d{{1,2}})个|(?<![上下前后大小多{_HAN}\d]))半个?(?P<unit>年|月|小时|天|日)"
+)
 _RANGE: Final = re.compile(r"\s?(?:-|–|—|~|～|至|到)+\s?")
 _ROMANS: Final = {"i": 1, "ii": 2, "iii": 3, "iv": 4, "v": 5, "vi": 6, "vii": 7, "viii": 8, "ix": 9, "x": 10}
 _SCALES: Final = {
     **{"十": 10, "百": 100, "千": 1000, "万": 10**4, "亿": 10**8},
     **{"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
 }
-_PLAIN_WORDS: Final = re.compile("十分(?!之)|千万(?=不|别|要|勿)|万一|一一|百分百|一五一十|三三两两|千百|百万富翁")
+_PLAIN_WORDS: Final = re.compile(
+    f"(?<![{_HAN_DIGIT}])十分(?![之钟])|千万(?=不|别|要|勿)|万一|一一|百分百|一五一十|三三两两|千百|百万富翁"
+)
 _LIST_MARK: Final = re.compile(
     r"(?m)^\s*(?:[-*•·#]+\s*)?(?:\d{1,2}(?:[、)）]|[.．](?!\d))|[(（](?:\d{1,2}|[一二三四五六七八九十]{1,2})[)）]|[一二三四五六七八九十]{1,2}、)"
 )
@@ -188,7 +196,44 @@ def placed(text: str) -> list[Placed]:
             if figure is not None:
                 found.append(Placed(start, end, figure))
                 taken[start:end] = b"\x01" * (end - start)
-    return sorted(found, key=lambda hit: hit.start)
+    return _compounded(sorted(found, key=lambda hit: hit.start), text)
+
+
+def _compounded(found: list[Placed], text: str) -> list[Placed]:
+    """一年八个月 is one time, and so are 1小时15分 and 一年半."""
+    whole: list[Placed] = []
+    for hit in found:
+        before = whole[-1] if whole else None
+        sum_ = (
+            _together(before.figure, hit.figure)
+            if before and text[before.end : hit.start] in ("", "零", "又")
+            else None
+        )
+        if before and sum_ is not None:
+            whole[-1] = Placed(before.start, hit.end, replace(sum_, written=text[before.start : hit.end]))
+        else:
+            whole.append(hit)
+    return [_with_half(hit, text) for hit in whole]
+
+
+def _together(one: Figure, other: Figure) -> Number | None:
+    if not isinstance(one, Number) or not isinstance(other, Number) or measured(one.unit) not in ("月", "秒"):
+        return None
+    unit = "分钟" if other.unit == "分" else other.unit
+    is_smaller = measured(unit) == measured(one.unit) and _UNITS[unit][1] < _UNITS[one.unit][1]
+    if not is_smaller or len(one.values) > 1 or len(other.values) > 1:
+        return None
+    ratio = _UNITS[one.unit][1] / _UNITS[unit][1]
+    return Number("", (one.values[0] * ratio + other.values[0],), unit)
+
+
+def _with_half(hit: Placed, text: str) -> Placed:
+    figure = hit.figure
+    is_time = isinstance(figure, Number) and measured(figure.unit) in ("月", "秒") and len(figure.values) == 1
+    if not is_time or text[hit.end : hit.end + 1] != "半" or not isinstance(figure, Number):
+        return hit
+    half = replace(figure, written=f"{figure.written}半", values=(figure.values[0] + Decimal("0.5"),), digits="")
+    return Placed(hit.start, hit.end + 1, half)
 
 
 def _date(match: re.Match[str], _: str) -> Figure | None:
@@ -285,6 +330,13 @@ def _size(written: str | None) -> int:
     return prod(_SCALES[mark] for mark in written)
 
 
+def _half(match: re.Match[str], _: str) -> Figure | None:
+    """半年, 两个半小时."""
+    whole = (_whole(match["whole"]) or 0) if match["whole"] else 0
+    unit = "个月" if match["unit"] == "月" else match["unit"]
+    return Number(match.group(), (whole + Decimal("0.5"),), unit)
+
+
 def _chinese(match: re.Match[str], _: str) -> Figure | None:
     """A Chinese number where it is one: 三种, 二十三, 三百万元; not 一 of 一些, 三 of 三级, 一年 of 这一年."""
     written, unit, before = match["han"], match["unit"] or "", match["before"] or ""
@@ -308,6 +360,7 @@ _READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = (
     (_PARTS, _share),
     (_CODE, lambda hit, _: Code(hit.group(), re.sub(r"[\s/-]", "", hit.group()))),
     (_ROMAN, lambda hit, _: Number(hit.group(), (Decimal(_ROMANS[hit["roman"]]),))),
+    (_HALF, _half),
     (_NUMBER, _number),
     (_EVERY, lambda hit, _: Number(hit.group(), (Decimal(1),), hit["unit"])),
     (_CHINESE, _chinese),

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from itertools import combinations, permutations
 from typing import Final
 
 from qianxun.text.chinese import fold
-from qianxun.text.figures import Day, Figure, Number, Share, amount, figures, measured
+from qianxun.text.figures import Clock, Day, Figure, Number, Share, amount, figures, measured
 
 _ADDS: Final = re.compile(
     r"合计|[共总]计|[总一]共|(?<!公)共[^，。；\d]{0,4}\d|总(?:金?额|价|费用|和)|之和|相加|加起来|累计|[=+＋]"
@@ -33,8 +34,16 @@ _DIVIDES: Final = re.compile(
     r"相当于|等于|折合|占|增[加长]|减少|下降|提高|降低|上升|倍|percent of|growth|increase", re.IGNORECASE
 )
 _AMOUNTS_TO: Final = re.compile("相当于|等于|折合")
-_LASTS: Final = re.compile("共|历时|为期|长达|期限|租期|任期|合计|持续|前后|时隔|相隔|间隔|[满约]")
+_LASTS: Final = re.compile(
+    "共|历时|为期|长达|期限|租期|任期|合计|持续|前后|时隔|相隔|间隔|相差|[满约]|[年月天日]之?[后前]"
+)
+_DAYS: Final = frozenset(["天", "日", "周", "星期", "个星期"])
+_IS_WHOLE: Final = re.compile("其[余中]|剩余|余下|余款")  # 15万元中，10万元转账，其余5万元为现金
+_STATES_RESULT: Final = re.compile("合计|共计|总共|一共|之和|加起来|相差|差额|之差")
 _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
+_DAY: Final = 24 * 60  # minutes
+_PER: Final = {"月": 12, "季": 4}  # of a year
+_PER_PART: Final = re.compile("平均每个?(?P<part>[月季])|(?P<short>[月季])度?均")
 _MOST: Final = 8  # figures of the sources, where a sentence does not show which ones it used
 
 
@@ -43,12 +52,17 @@ def is_computed(figure: Figure, sentence: str, known: Sequence[Figure]) -> bool:
     if not isinstance(figure, Number | Share):
         return False
     clause = _clause_of(figure, fold(sentence))
-    if isinstance(figure, Number) and _is_lapse(figure, clause, known):
+    if isinstance(figure, Number) and _is_lapse(figure, clause, _dated(sentence, known)):
+        return True
+    if isinstance(figure, Number) and _is_clock_lapse(figure, clause, sentence, known):
         return True
     own = [one for one in figures(sentence) if isinstance(one, Number | Share) and one != figure]
     if isinstance(figure, Number) and _is_of_cells(figure, clause, own, known):
         return True
     shown = [one for one in own if any(_equal(one, other) for other in known)]
+    parts = [_amounts(one)[-1] for one in shown if _kind(one) == _kind(figure)]
+    if _IS_WHOLE.search(sentence) and len(parts) > 1 and sum(parts) in _amounts(figure):
+        return True
     if len(shown) < 2:
         shown = list(dict.fromkeys((*shown, *(one for one in known if isinstance(one, Number | Share)))))
         if len([one for one in shown if _kind(one) == _kind(figure)]) > _MOST:
@@ -57,6 +71,28 @@ def is_computed(figure: Figure, sentence: str, known: Sequence[Figure]) -> bool:
     if any(result in values for result in _exact(figure, clause, fold(sentence), shown)):
         return True
     return any(abs(result - value) * 2 <= precision for result in _rounded(figure, clause, shown) for value in values)
+
+
+def is_miscalculated(figure: Figure, sentence: str, known: Sequence[Figure], sources: str) -> bool:
+    """Returns True if a sentence shows two figures and gives as their sum or difference what is neither: 200元 from
+    300元 and 200元, though the source has that as well. Where the source itself calls it so, it is no result."""
+    if not isinstance(figure, Number | Share):
+        return False
+    clauses = _CLAUSES.split(fold(sentence))
+    written = re.compile(rf"(?<![\d.]){re.escape(figure.written)}")
+    clause = next((part for part in clauses if written.search(part) and _STATES_RESULT.search(part)), "")
+    words = _STATES_RESULT.search(clause)
+    rest = figures("，".join(part for part in clauses if part is not clause))
+    own = [one for one in rest if isinstance(one, Number | Share) and _kind(one) == _kind(figure)]
+    shown = [one for one in own if any(_equal(one, other) for other in known)]
+    if (
+        words is None
+        or len(shown) != 2
+        or any(one in _amounts(figure) for one in _exact(figure, clause, clause, shown))
+    ):
+        return False
+    stated = re.compile(rf"(?:{words.group()})[^。；\n]{{0,12}}{re.escape(figure.written)}")
+    return not stated.search(fold(sources))
 
 
 def _clause_of(figure: Number | Share, sentence: str) -> str:
@@ -82,6 +118,8 @@ def _rounded(figure: Number | Share, clause: str, shown: Sequence[Number | Share
     same = [value for one in shown if _kind(one) == _kind(figure) for value in _amounts(one)[-1:]]
     if _AVERAGES.search(clause):
         yield from (sum(group, Decimal(0)) / len(group) for group in _groups(same))
+    if (part := _PER_PART.search(clause)) is not None:
+        yield from (value / _PER[part["part"] or part["short"]] for value in same)
     is_multiple = isinstance(figure, Number) and (figure.unit == "倍" or _AMOUNTS_TO.search(clause))
     if not _DIVIDES.search(clause) or (isinstance(figure, Number) and not is_multiple):
         return
@@ -96,7 +134,9 @@ def _rounded(figure: Number | Share, clause: str, shown: Sequence[Number | Share
 def _is_of_cells(figure: Number, clause: str, own: Sequence[Figure], known: Sequence[Figure]) -> bool:
     """快洗30分钟，比节能洗少160分钟: the cells of a table leave their unit to the head of the column."""
     cells = dict.fromkeys(
-        Decimal(one.digits) for one in known if isinstance(one, Number) and one.digits and not one.unit
+        Decimal(one.digits)
+        for one in known
+        if isinstance(one, Number) and one.digits and (not one.unit or one.written.endswith(_scaled_unit(figure)))
     )
     shown = [Decimal(one.digits) for one in own if isinstance(one, Number) and one.unit == figure.unit and one.digits]
     used = [value for value in shown if value in cells]
@@ -110,21 +150,65 @@ def _is_of_cells(figure: Number, clause: str, own: Sequence[Figure], known: Sequ
     return wanted in (*sums, *differences)
 
 
-def _is_lapse(figure: Number, clause: str, known: Sequence[Figure]) -> bool:
-    """共五年: the time between two dates of the sources, the last day included or not."""
-    if measured(figure.unit) not in ("月", "天") or not _LASTS.search(clause):
+def _dated(sentence: str, known: Sequence[Figure]) -> Sequence[Figure]:
+    """The dates that a sentence shows, where it shows from when to when; else those of the sources."""
+    shown = _with_years(figures(sentence))
+    return shown if len(set(shown)) > 1 else _with_years(known)
+
+
+def _with_years(found: Sequence[Figure]) -> list[Figure]:
+    """Dates; one without a year is of that of the date before it: 2023年4月9日…同年5月16日."""
+    dates: list[Figure] = []
+    year = None
+    for one in found:
+        if isinstance(one, Day):
+            year = one.year or year
+            dates.append(replace(one, year=year))
+    return dates
+
+
+def _is_clock_lapse(figure: Number, clause: str, sentence: str, known: Sequence[Figure]) -> bool:
+    """历时75分钟: from 14:10 to 15:25."""
+    if measured(figure.unit) != "秒" or not _LASTS.search(clause):
         return False
+    shown = [one for one in figures(sentence) if isinstance(one, Clock)]
+    clocks = (shown if len(shown) > 1 else [one for one in known if isinstance(one, Clock)])[:_MOST]
+    lapses = {
+        amount(Decimal((until - since) % _DAY), "分钟")
+        for first, last in permutations(clocks, 2)
+        for since in first.minutes
+        for until in last.minutes
+    }
+    return not lapses.isdisjoint(_amounts(figure))
+
+
+def _scaled_unit(figure: Number) -> str:
+    """万元 of 3730万元: cells are counted in it."""
+    return figure.written.lstrip("0123456789.,") or "\0"
+
+
+def _is_lapse(figure: Number, clause: str, known: Sequence[Figure]) -> bool:
+    """共五年: the time between two dates of the sources, the last day included or not; 三年后: between two years."""
+    in_months = measured(figure.unit) == "月"
+    if not (in_months or figure.unit in _DAYS) or not _LASTS.search(clause):
+        return False
+    wanted = set(_amounts(figure))
+    years = dict.fromkeys(one.year for one in known if isinstance(one, Day) and one.year)
+    if in_months and any(abs(a - b) * 12 in wanted for a, b in combinations(list(years)[:_MOST], 2)):
+        return True
     days = [one for one in known if isinstance(one, Day) and one.year and one.month][:_MOST]
-    for first, last in permutations(days, 2):
-        if (begin := _date(first)) is None or (end := _date(last)) is None or end <= begin:
-            continue
-        for until in (end, end + timedelta(days=1)):
-            months = (until.year - begin.year) * 12 + until.month - begin.month
-            lapses = [Decimal(months)] if until.day == begin.day or not (first.day and last.day) else []
-            lapses = lapses if measured(figure.unit) == "月" else [Decimal((until - begin).days)]
-            if any(value in lapses for value in _amounts(figure)):
-                return True
-    return False
+    return any(wanted.intersection(_lapses(first, last, in_months)) for first, last in permutations(days, 2))
+
+
+def _lapses(first: Day, last: Day, in_months: bool) -> Iterator[Decimal]:
+    """The time from one date to another, in what figures of its kind are compared in."""
+    if (begin := _date(first)) is None or (end := _date(last)) is None or end <= begin:
+        return
+    for until in (end, end + timedelta(days=1)):
+        if not in_months:
+            yield amount(Decimal((until - begin).days), "天")
+        elif until.day == begin.day or not (first.day and last.day):
+            yield Decimal((until.year - begin.year) * 12 + until.month - begin.month)
 
 
 def _date(day: Day) -> date | None:
@@ -141,6 +225,8 @@ def _groups(values: Sequence[Decimal]) -> Iterator[Sequence[Decimal]]:
         yield from combinations(values, 3)
     if len(values) > 3:
         yield values
+    if len(values) <= 2 * _MOST:  # neighbours: the quarters of a row
+        yield from (values[start:end] for start in range(len(values)) for end in range(start + 4, len(values) + 1))
 
 
 def _kind(figure: Figure) -> str:

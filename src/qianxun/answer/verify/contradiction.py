@@ -20,12 +20,14 @@ from qianxun.text.chinese import fold, grams
 
 NEAR: Final = 0.75  # of the pairs of characters of a clause are in the source's clause or the one before it
 NEAR_ITSELF: Final = 0.5  # … and as many in the clause itself
-NEAR_BACK: Final = 0.65  # … and of the source's clause in this one: a condition left out makes another statement
+NEAR_BACK: Final = 0.6  # … and of the source's clause in this one: a condition left out makes another statement
+CONTAINED: Final = 0.9  # of a source's clause in this one, which says of whom and when besides
 AS_NEAR: Final = 0.15
 FEWEST: Final = 4  # pairs that make a clause one that can be compared
 SOURCE_CHARACTERS: Final = 200_000  # of all that a sentence cites; what is beyond is not compared
 
 _CLAUSE: Final = re.compile(r"[^，,；;。！？!?：:\n|]+")
+_ASIDE: Final = re.compile(r"[(（]([^()（）\n]{1,80})[)）]")  # 滤网（选配）不可水洗: a clause of its own
 _SENTENCE: Final = re.compile(r"[^。！？!?；;\n]+")
 _INTERROGATIVE: Final = re.compile("吗|呢|么|是否|能否|可否|能不能|可不可以|是不是|有没有|会不会|要不要|请问")
 _TWO_WAY: Final = re.compile("[和与及或同跟、]|之间|互相|相互|彼此|^(?:就?是|即|为|等于|叫)$")
@@ -81,6 +83,21 @@ def contradicted(sentence: str, sources: Sequence[str], query: str = "") -> str:
     return ""
 
 
+def is_denied(clause: str, cell: str, column: str) -> bool:
+    """Returns True if a clause about a row of a table says the opposite of its cell: 合同章可以外带, where the cell
+    has 不可外带, or 否 below 可否外带."""
+    claim, lexicon = _clause(clause), _lexicon()
+    if cell in ("是", "否", *lexicon.yes, *lexicon.no):
+        matter = _clause(_INTERROGATIVE.sub("", column))
+        stance = Stance(cell == "否" or cell in lexicon.no, matter.stance.sides)
+    else:
+        matter = _clause(cell)
+        stance = matter.stance
+    is_about = bool(matter.pairs) and matter.pairs <= claim.pairs
+    # 经批准可以外带: a cell with a condition is not denied by what lacks it.
+    return is_about and claim.stance.opposes(stance) and (stance.is_negative or bool(stance.sides))
+
+
 def _claims(sentence: str, query: str) -> Iterator[InContext]:
     claims = list(_in_order(sentence))
     if len(claims) == 1 and query:
@@ -93,7 +110,9 @@ def _claims(sentence: str, query: str) -> Iterator[InContext]:
 
 
 def _in_order(text: str) -> Iterator[InContext]:
-    for sentence in _SENTENCE.findall(fold(text)):
+    folded = fold(text)
+    asides = [aside for aside in _ASIDE.findall(folded) if len(aside) > FEWEST]
+    for sentence in _SENTENCE.findall("\n".join((_ASIDE.sub("", folded), *asides))):
         before: frozenset[str] = frozenset()
         for part in _CLAUSE.findall(sentence):
             clause = _clause(part)
@@ -115,7 +134,10 @@ def _opposite(claim: InContext, known: Sequence[InContext]) -> str:
         near = len(compared & source.pairs) / len(compared)
         if _swapped(claim.clause.text, clause.text):
             near, is_opposite = 1.0, True
-        elif near < NEAR - AS_NEAR or shared < (1.0 if is_short else NEAR_ITSELF) * len(own):
+        elif _is_contained(clause, own) and not is_short:
+            near = max(near, NEAR)  # 出院后患者可以自行停药 has all of 不得自行停药
+            is_opposite = claim.clause.stance.opposes(clause.stance)
+        elif near < NEAR - AS_NEAR or shared < _least_shared(own, source, is_short):
             continue
         else:
             is_opposite = claim.clause.stance.opposes(clause.stance) and shared >= NEAR_BACK * len(clause.pairs)
@@ -126,6 +148,20 @@ def _opposite(claim: InContext, known: Sequence[InContext]) -> str:
         elif near >= NEAR and near > best_against:
             against, best_against = clause.text.strip(), near
     return against if best_against and best_for < best_against - AS_NEAR else ""
+
+
+def _least_shared(own: frozenset[str], source: InContext, is_short: bool) -> float:
+    """Of what the clause before it does not have already: 甲章与乙章应当分别保管，不得由一人兼管."""
+    if is_short:
+        return len(own)
+    before = source.pairs - source.clause.pairs
+    return max(NEAR_ITSELF * len(own - before), min(FEWEST - 1, len(own)))
+
+
+def _is_contained(clause: Clause, own: frozenset[str]) -> bool:
+    """Returns True if a claim has nearly all of a source's clause, and not much more."""
+    shared = len(own & clause.pairs)
+    return len(clause.pairs) >= FEWEST and shared >= CONTAINED * len(clause.pairs) and 2 * shared >= len(own)
 
 
 # ── reading a clause ─────────────────────────────────────────────────────────────────────────────

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Final
 
-from qianxun.answer.verify.arithmetic import is_computed
+from qianxun.answer.verify.arithmetic import is_computed, is_miscalculated
+from qianxun.answer.verify.counting import is_counted
+from qianxun.answer.verify.rounding import Hedge, hedge_of, is_rounded
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import (
     Clock,
@@ -33,10 +34,6 @@ from qianxun.text.figures import (
 _HEADED_BY: Final = re.compile(
     r"(?<![\d.])[（(:：/\s|]([十百千]?[万亿])"
 )  # 营业收入（万元）: the cells below have no scale
-_ITEMS: Final = ("[、和与及]|以及", "[，,]", "[；;]")
-_COUNTING: Final = frozenset(["点", "项", "种", "类", "条", "个", "大", "步", "方"])  # points, not things
-_MOST_COUNTED: Final = 10
-_SENTENCES: Final = re.compile("[。！？!?\\n]")
 FITS: Final = 0.4  # of the words around a figure stand around another in the source
 SURELY: Final = 0.9  # … where both are in one sentence
 NEAR_RIVAL, FAR_OWN = 0.5, 0.2  # … where the figure itself is in another text alone
@@ -102,14 +99,33 @@ class Evidence:
         return frozenset(_HEADED_BY.findall(fold(self.text)))
 
 
-def unsupported(sentence: str, evidence: Evidence, query: str = "") -> list[Figure]:
-    """The figures of a sentence that do not stand in the evidence, or stand there of something else."""
-    missing = [figure for figure in figures(sentence) if not is_in(figure, sentence, evidence)]
-    missing = [figure for figure in missing if not is_computed(figure, sentence, evidence.figures)]
+def unsupported(sentence: str, evidence: Evidence, query: str = "", of_rows: Sequence[Figure] = ()) -> list[Figure]:
+    """The figures of a sentence that do not stand in the evidence, or stand there of something else. ``of_rows``: those
+    of the rows of a table that it names, from which others may be worked out."""
+    stated = list(dict.fromkeys(figures(sentence)))
+    missing = [figure for figure in stated if not is_in(figure, sentence, evidence)]
+    missing = _not_worked_out(missing, sentence, evidence, of_rows)
     if missing:
         return missing
+    if wrong := [one for one in stated if is_miscalculated(one, sentence, evidence.figures, evidence.text)]:
+        return wrong
     misled = _misplaced(sentence, evidence, query)
-    return [figure for figure in misled if not is_computed(figure, sentence, evidence.figures)]
+    return _not_worked_out(misled, sentence, evidence, of_rows)
+
+
+def _not_worked_out(
+    missing: Sequence[Figure], sentence: str, evidence: Evidence, of_rows: Sequence[Figure]
+) -> list[Figure]:
+    """What follows neither from the sources nor from what was worked out before it: 合计3730万元，比目标少70万元."""
+    results: list[Figure] = []
+    left = []
+    for figure in missing:
+        known = [(*evidence.figures, *results), *([(*of_rows, *results)] if of_rows else [])]
+        if any(is_computed(figure, sentence, one) for one in known) or _is_rounded(figure, sentence, evidence):
+            results.append(figure)
+        else:
+            left.append(figure)
+    return left
 
 
 def _misplaced(sentence: str, evidence: Evidence, query: str) -> list[Figure]:
@@ -144,6 +160,23 @@ def _strays(sentence: str, evidence: Evidence) -> list[Figure]:
     return found
 
 
+def _is_rounded(figure: Figure, sentence: str, evidence: Evidence) -> bool:
+    """约1400万人 for 1361万人, where no other figure of the source is nearer to what the sentence speaks of."""
+    hedge = hedge_of(figure, sentence)
+    if hedge is None:
+        return False
+    one = next((one for one in occurrences(sentence) if one.figure == figure), None)
+    return one is not None and any(_rounds_here(one, hedge, places) for places in evidence.occurrences)
+
+
+def _rounds_here(one: Occurrence, hedge: Hedge, places: Sequence[Occurrence]) -> bool:
+    own = [place for place in places if is_rounded(one.figure, hedge, place.figure)]
+    rivals = [place for place in places if _rivals(one.figure, place.figure) and place not in own]
+    if not own or not rivals:
+        return bool(own)
+    return _most(one, own, is_alone=True) > _most(one, rivals, is_alone=True) - BETTER
+
+
 def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     if not isinstance(figure, Clock) and _verbatim(figure.written, evidence.plain):
         return True
@@ -165,9 +198,7 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         return True
     if figure.digits and Decimal(figure.digits) in evidence.bare and figure.values[-1] != Decimal(figure.digits):
         return any(scale in figure.written for scale in evidence.scales)
-    if figure.unit in _COUNTING and figure.values[0] <= _MOST_COUNTED and _counts_source(figure, evidence):
-        return True
-    return (figure.is_count or figure.unit in _COUNTING) and _counts_itself(figure, sentence)
+    return is_counted(figure, sentence, evidence.text, evidence.numbers)
 
 
 def _is_amount(figure: Number, known: Number) -> bool:
@@ -216,25 +247,6 @@ def _is_part_of_date(unit: str, value: Decimal, evidence: Evidence) -> bool:
     return unit in ("日", "天") and any(value == day.day for day in evidence.days if day.month is None)
 
 
-def _counts_source(figure: Number, evidence: Evidence) -> bool:
-    """三项费用合计1200元: as many figures of one kind, or items of a list, are in a sentence of the source."""
-    for sentence in _SENTENCES.split(evidence.text):
-        kinds = Counter(measured(one.unit) or one.unit for one in figures(sentence) if isinstance(one, Number))
-        lists = [len([part for part in re.split(mark, sentence) if part.strip()]) for mark in _ITEMS[:2]]
-        if figure.values[0] in kinds.values() or any(figure.values[0] == count > 1 for count in lists):
-            return True
-    return False
-
-
-def _counts_itself(figure: Number, sentence: str) -> bool:
-    """主要有三种症状：发热、咳嗽和乏力: the sentence counts what it lists, or what the lines below it list."""
-    rest = fold(sentence).partition(figure.written)[2]
-    if rest.rstrip().endswith((":", "：")):
-        return True
-    listed = re.split("[:：]|包括|分别是|分别为|即|有", rest)[-1]
-    return any(len([part for part in re.split(mark, listed) if part.strip()]) == figure.values[0] for mark in _ITEMS)
-
-
 # ── a figure of something else ────────────────────────────────────────────────────────────────────
 
 
@@ -252,9 +264,11 @@ def occurrences(text: str) -> list[Occurrence]:
     folded = prepared(text)
     found = placed(folded)
     bare = _without_figures(folded, found)
-    clauses = [match.span() for match in _CLAUSE.finditer(folded) if match.group()]
+    clauses = [
+        match.span() for match in _CLAUSE.finditer(bare) if match.group()
+    ]  # the marks of 1,361 and 21:54 end none
     pairs = [_pairs(bare[start:end]) for start, end in clauses]
-    ends = [bool(_SENTENCE_END.search(folded[start:end])) for start, end in clauses]
+    ends = [bool(_SENTENCE_END.search(bare[start:end])) for start, end in clauses]
     starts = [start for start, _ in clauses]
     places = []
     for hit in found:
@@ -375,7 +389,8 @@ def _rivals(one: Figure, other: Figure) -> bool:
     if (isinstance(one, Day) and isinstance(other, Day)) or (isinstance(one, Clock) and isinstance(other, Clock)):
         return not _same(one, other)
     if isinstance(one, Number) and isinstance(other, Number):
-        return measured(one.unit) == measured(other.unit) and not same_amount(one, other)
+        is_interval = one.written.startswith("每") != other.written.startswith("每")  # 每月 is no time of 10个月
+        return measured(one.unit) == measured(other.unit) and not is_interval and not same_amount(one, other)
     is_kind = (_POINTS in one.written) == (_POINTS in other.written)  # a change is no share
     return isinstance(one, Share) and isinstance(other, Share) and is_kind and not _same(one, other)
 

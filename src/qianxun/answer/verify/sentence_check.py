@@ -11,7 +11,9 @@ from qianxun.answer.dates import date_of
 from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.contradiction import contradicted
 from qianxun.answer.verify.grounding import Evidence, is_in, unsupported
-from qianxun.answer.verify.row_figures import of_other_rows
+from qianxun.answer.verify.other_names import of_another_name
+from qianxun.answer.verify.row_cells import contradicted_by_row
+from qianxun.answer.verify.row_figures import figures_of_named_rows, of_other_rows
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
 from qianxun.text.chinese import grams
 from qianxun.text.figures import Day, Figure, figures
@@ -87,7 +89,8 @@ def check(
         cited = (origin,) if origin is not None else ()
     all_cited = cited or around
     evidence = _evidence(all_cited, today)
-    wrong = unsupported(checked, evidence, row_query) or of_other_rows(checked, evidence)
+    of_rows = figures_of_named_rows(checked, evidence)
+    wrong = unsupported(checked, evidence, row_query, of_rows) or of_other_rows(checked, evidence)
     if wrong:
         figures_ = "、".join(dict.fromkeys(figure.written for figure in wrong))
         if all_cited and all(_is_in_query(figure, query, evidence) for figure in wrong):
@@ -96,13 +99,22 @@ def check(
         reason = f"所引资料中没有 {figures_}" if all_cited else f"没有引用资料，无从核对 {figures_}"
         return Checked((), (*sentence.flags, Flag("unsupported_number", text, reason)), accepted=False)
     can_contradict = all_cited and read_as is None and not declines(text)
-    if can_contradict and (opposite := contradicted(checked, evidence.texts, query)):
+    if can_contradict and (opposite := _opposite(checked, evidence, query)):
         flag = Flag("contradicted", text, f"所引资料说的相反：{opposite}")
         return Checked((), (*sentence.flags, flag), accepted=False, evidence=opposite)
     if cited or declines(text) or _LEADS_ON.search(text) or _HEADS.match(text):
         return Checked(cited, sentence.flags, evidence=_evidence_of(checked, cited))
     had_link = any(flag.kind == "link_removed" for flag in sentence.flags)
     return Checked((), (*sentence.flags, Flag("uncited", text, "没有标明所依据的资料")), accepted=not had_link)
+
+
+def _opposite(text: str, evidence: Evidence, query: str) -> str:
+    """What the sources say instead; "" where nothing contradicts a sentence."""
+    return (
+        contradicted(text, evidence.texts, query)
+        or contradicted_by_row(text, evidence.texts)
+        or of_another_name(text, evidence.texts)
+    )
 
 
 def _evidence_of(text: str, cited: Sequence[Passage]) -> str:

@@ -1,0 +1,159 @@
+"""What a source says of somebody else: 邹小勇是主犯, where it says so of 罗建军, and of 邹小勇 something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from qianxun.text.chinese import fold, grams, plain_analyser
+from qianxun.text.figures import Figure, figures, placed, prepared
+
+NEAR: Final = 0.75  # of the pairs of characters of a claim are in what the source says of another
+NEAR_BACK: Final = 0.5  # … and of the source's in the claim
+CONTAINED: Final = 0.9  # … of a clause of the source, where the claim says more
+FEWEST: Final = 4  # pairs that make a claim one that can be compared
+SOURCE_CHARACTERS: Final = 20_000
+_CLAUSE: Final = re.compile(r"[^，,；;。！？!?\n]+")
+_SENTENCE: Final = re.compile(r"[^；;。！？!?\n]+")
+_LINE: Final = re.compile(r"[^\n]+")
+_FIELD: Final = re.compile(r"[ \t\u3000](?=[^\s：:，,。；;]{2,10}[：:])")  # 姓名：郝建平 性别：男
+_PERSON: Final = frozenset(["nr", "nrt", "nrfg"])  # parts of speech
+_SURNAMES: Final = frozenset(
+    "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜"
+    "范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文"
+)
+_PARTY: Final = re.compile("[\u4e00-\u9fff]某{1,2}[甲乙丙丁\\d]?|[甲乙丙丁]方")
+_BODY: Final = re.compile("[\u4e00-\u9fff]{2,10}(?:公司|[部局科处]|中心|委员会|办公室|法院|银行|医院)")
+_BODIES: Final = frozenset(["n", "nt", "nz", "ns"])
+_RESPECTIVELY: Final = re.compile("分别[为是达到有]*|依次[为是]*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A clause or a sentence of a source, and whom it names: itself, or what is before it in its sentence or line."""
+
+    text: str
+    pairs: frozenset[str]
+    names: frozenset[str]
+    is_clause: bool
+
+
+def of_another_name(sentence: str, sources: tuple[str, ...]) -> str:
+    """What the sources say of another than the one that a clause of the sentence names, and not of that one."""
+    folded = fold(sentence)
+    names = names_in(folded).union(*(names_in(fold(text[:SOURCE_CHARACTERS])) for text in sources))
+    for clause in _CLAUSE.findall(folded):
+        named = _named(clause, names)
+        if len(named) != 1 or not any(named[0] in fold(text) for text in sources):
+            continue
+        for text in sources:
+            if other := _misassigned(named[0], clause, fold(text), names):
+                return other
+        if other := _of_another(named[0], _pairs(clause, names), sources, frozenset(names)):
+            return other
+    return ""
+
+
+def _of_another(name: str, claim: frozenset[str], sources: Sequence[str], names: frozenset[str]) -> str:
+    """Clauses come before the sentence that they are part of: what they say is more exactly of whom they name."""
+    rival = ""
+    for text in sources if len(claim) >= FEWEST else ():
+        for statement in _statements(text[:SOURCE_CHARACTERS], names):
+            shared = len(claim & statement.pairs)
+            is_near = shared >= NEAR * len(claim) and shared >= NEAR_BACK * len(statement.pairs)
+            is_part = (
+                statement.is_clause and len(statement.pairs) >= FEWEST and shared >= CONTAINED * len(statement.pairs)
+            )
+            if not (is_near or is_part or shared >= NEAR * len(claim)):
+                continue
+            if name in statement.text or name in statement.names:
+                if statement.is_clause or not rival:
+                    return ""
+            elif statement.names and (is_near or is_part):
+                rival = rival or statement.text.strip()
+    return rival
+
+
+def _misassigned(name: str, clause: str, source: str, names: frozenset[str]) -> str:
+    """蔡某、吕某的车价值分别为2150元、1980元: the first figure is not of the second name."""
+    stated = figures(clause)
+    lines: list[str] = _LINE.findall(source) if stated and name in source else []
+    for sentence in lines:
+        for found in _RESPECTIVELY.finditer(sentence):
+            end = min((at for mark in "。；;" if (at := sentence.find(mark, found.end())) >= 0), default=len(sentence))
+            values = figures(sentence[found.end() : end])
+            before = _named(sentence[: found.start()], names)[-len(values) :]
+            if len(values) < 2 or len(before) != len(values) or name not in before:
+                continue
+            own = values[before.index(name)]
+            if not _has(stated, own) and any(_has(stated, other) for other in values if other != own):
+                return sentence.strip()
+    return ""
+
+
+def _has(stated: Sequence[Figure], figure: Figure) -> bool:
+    return any(one.written == figure.written or one == figure for one in stated)
+
+
+@lru_cache(maxsize=32)
+def _statements(text: str, names: frozenset[str]) -> tuple[_Statement, ...]:
+    """Every clause, then every sentence of several."""
+    found = tuple(_read(_FIELD.sub("\n", fold(text)), names))
+    return (
+        *(statement for statement in found if statement.is_clause),
+        *(statement for statement in found if not statement.is_clause),
+    )
+
+
+def _read(text: str, names: frozenset[str]) -> Iterator[_Statement]:
+    for line in _LINE.finditer(text):
+        for sentence in _SENTENCE.finditer(line.group()):
+            whole, line_before = sentence.group(), line.group()[: sentence.end()]
+            clauses = list(_CLAUSE.finditer(whole))
+            if len(clauses) > 1:
+                yield _Statement(whole, _pairs(whole, names), _subjects((whole, line_before), names), False)
+            for clause in clauses:
+                around = (clause.group(), whole[: clause.end()], line_before)
+                yield _Statement(clause.group(), _pairs(clause.group(), names), _subjects(around, names), True)
+
+
+def _subjects(around: Sequence[str], names: frozenset[str]) -> frozenset[str]:
+    return next((frozenset(found) for part in around if (found := _named(part, names))), frozenset())
+
+
+def _pairs(text: str, names: frozenset[str]) -> frozenset[str]:
+    """Without names and figures."""
+    ready = prepared(text)
+    for hit in placed(ready):
+        ready = ready[: hit.start] + " " * (hit.end - hit.start) + ready[hit.end :]
+    for name in _named(ready, names):
+        ready = ready.replace(name, " ")
+    return frozenset(gram for gram in grams(ready) if len(gram) > 1)
+
+
+# ── names ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _named(text: str, names: frozenset[str]) -> list[str]:
+    """The names in a text, in its order; none that is within a longer one."""
+    found = sorted((name for name in names if name in text), key=len, reverse=True)
+    own = [name for at, name in enumerate(found) if not any(name in longer for longer in found[:at])]
+    return sorted(own, key=text.index)
+
+
+@lru_cache(maxsize=64)
+def names_in(text: str) -> frozenset[str]:
+    """Of people, of parties and of bodies."""
+    found = {match.group() for match in _PARTY.finditer(text)}
+    before = ""
+    for word, tag in plain_analyser().tagged(text):
+        is_body = tag in _BODIES and _BODY.fullmatch(word) is not None
+        if len(word) > 1 and (tag in _PERSON or is_body):
+            found.add(word)
+        elif before in _SURNAMES and len(word) <= 2 and word.isalpha() and text.count(before + word) > 1:
+            found.add(before + word)  # a given name that is a word of its own: 罗建军
+        before = word
+    return frozenset(found)
