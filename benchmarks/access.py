@@ -1,10 +1,10 @@
 """What it costs to search on behalf of a principal, beside a search of everything: one process, the same questions.
 
-    python -m benchmarks.access [--chunks 100000] [--labels 1000] [--own 20]
+    python -m benchmarks.access [--chunks 100000] [--labels 1000] [--own 20] [--folder FOLDER]
 
 Passages of `zh_scale_200k`, one chunk a document, each with one of so many labels at random. The principal has
 ``--own`` of the labels; others have half of them, and all. Vectors are random, of 512 numbers: what they mean costs
-nothing. Questions are the beginnings of other passages. Each is asked by one principal and by the owner, and by nobody
+nothing. With ``--folder`` the base is left there, and used again by a later run. Questions are the beginnings of other passages. Each is asked by one principal and by the owner, and by nobody
 before: what was read for earlier questions helps, as it does in a service. CPU time of the process; the cache of
 answers is off.
 """
@@ -59,6 +59,8 @@ def passages(path: Path) -> Iterator[str]:
 
 
 async def filled(engine: Engine, texts: Sequence[str], labels: Sequence[str]) -> int:
+    for known in await engine.knowledge_bases():
+        return known.id
     chance = random.Random(29)
     base = (await engine.create_knowledge_base("access", model="random-512", config={"graph": False})).id
     for at in range(0, len(texts), BATCH):
@@ -119,9 +121,10 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=1_000)
     parser.add_argument("--own", type=int, default=20)
     parser.add_argument("--data", type=Path, default=Path("../shared/data/zh_scale_200k.jsonl.xz"))
+    parser.add_argument("--folder")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(measure(given.chunks, given.labels, given.own, given.data, folder))
+        asyncio.run(measure(given.chunks, given.labels, given.own, given.data, given.folder or folder))
 
 
 if __name__ == "__main__":

@@ -397,6 +397,46 @@ async def test_rows_that_were_disabled_are_not_answered_from_cells(tmp_path: Pat
 
 
 @story
+async def test_an_edit_of_a_table_changes_its_cells(tmp_path: Path) -> None:
+    async with opened("", tmp_path, chunk_size=120) as (engine, kb):
+        await engine.add_documents(kb, [Document("费用", TABLE, name="费用.md", format="markdown")])
+        asked = "检查项目第7种的费用是多少"
+        target = next(chunk for chunk in await chunks(engine, kb, "费用") if "第7种" in chunk.text)
+        corrections = engine.governance.corrections
+        written = target.text.replace("| 107 |", "| 7070 |").rstrip() + "\n| 检查项目加项 | 9 |"
+        made = await corrections.add(kb, "edit", chunk_id=target.chunk_id, text=written)
+        clone = (await clone_base(engine, kb, "副本")).knowledge_base.id
+        await engine.add_documents(kb, [Document("费用", TABLE + "\n另见附件。", name="费用.md", format="markdown")])
+        for base in (kb, clone):
+            found = await engine.search_tables(base, asked)
+            assert found.answer is not None
+            assert "7070" in found.answer.text
+            shown = found.results[0].table
+            assert shown is not None
+            assert (shown.rows, ("检查项目第7种", "7070") in shown.cells) == (13, True)
+            added = await engine.search_tables(base, "检查项目加项的费用是多少")
+            assert added.answer is not None
+            assert "9" in added.answer.text
+            highest = await engine.search_tables(base, "哪个项目的费用最高")
+            assert highest.answer is not None
+            assert "第7种" in highest.answer.text
+            answer = await engine.ask(base, asked)
+            assert "7070" in answer.answer
+            assert answer.sources[0].original is not None
+        # With another header it is no row of this table any more: text alone.
+        current = next(chunk for chunk in await chunks(engine, kb, "费用") if "第7种" in chunk.text)
+        await corrections.add(kb, "edit", chunk_id=current.chunk_id, text=written.replace("费用（元）", "费用（万元）"))
+        found = await engine.search_tables(kb, asked)
+        assert found.answer is None or "7070" not in found.answer.text
+        for one in await corrections.page(kb):
+            await corrections.undo(kb, one.id)
+        again = await engine.search_tables(kb, asked)
+        assert again.answer is not None
+        assert "107" in again.answer.text
+        assert made.kind == "edit"
+
+
+@story
 async def test_a_clone_under_another_model_is_cut_and_corrected_anew(tmp_path: Path) -> None:
     async with opened("", tmp_path) as (engine, kb):
         await rules(engine, kb)

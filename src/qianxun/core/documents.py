@@ -4,7 +4,7 @@ of one with its vector, as a vector database takes it."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from functools import wraps
@@ -47,6 +47,18 @@ class Table:
     texts: tuple[tuple[str, ...], ...]
     source: str = ""  # where in the file: sheet name, page, caption
     notes: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowCells:
+    """One row of a table: its values and, as the author showed them, its texts."""
+
+    values: tuple[CellValue, ...]
+    texts: tuple[str, ...]
+
+
+CorrectedRows: TypeAlias = Mapping[int, tuple[RowCells, ...]]
+"""What corrections put in the place of a table's rows, by their numbers; nothing: the row was taken out."""
 
 
 @dataclass(frozen=True, slots=True)

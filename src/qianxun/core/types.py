@@ -17,6 +17,7 @@ from qianxun.core.documents import CellValue as CellValue
 from qianxun.core.documents import Column as Column
 from qianxun.core.documents import ColumnKind as ColumnKind
 from qianxun.core.documents import ContentFormat as ContentFormat
+from qianxun.core.documents import CorrectedRows as CorrectedRows
 from qianxun.core.documents import Document as Document
 from qianxun.core.documents import Heading as Heading
 from qianxun.core.documents import Mark as Mark
@@ -385,7 +386,7 @@ class Prepared:
     question_vectors: Vectors | None = None  # one row per question; None without a model or without questions
     corrections: int = 0  # the newest change of the document's corrections that the pieces have in them
     outcomes: tuple[CorrectionOutcome, ...] = ()  # what became of these corrections
-    hidden_rows: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # of tables, by their position
+    corrected_rows: Mapping[int, CorrectedRows] = field(default_factory=dict)  # of tables, by their position
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def _with_outcomes(
     if not known:
         return ready
     return [
-        replace(one, corrections=known[document.id][0], outcomes=mark.outcomes, hidden_rows=mark.hidden_rows)
+        replace(one, corrections=known[document.id][0], outcomes=mark.outcomes, corrected_rows=mark.corrected_rows)
         if document.id in known
         else one
         for one, document, mark in zip(ready, documents, marks, strict=True)

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from qianxun.core.documents import Piece, Text
+from qianxun.core.documents import CorrectedRows, Piece, RowCells, TableSpan, Text
 from qianxun.core.governance.corrections import QUESTION_ORIGIN, Corrected, Correction, CorrectionOutcome
 from qianxun.core.types import QAPair, Question
 from qianxun.ingest.anchors import SearchedText, locate
+from qianxun.ingest.tables.edited import edited_rows
 
 OVERLAPS: Final = "这段文字与更正 {id} 改动的文字只有一部分相同"
 EDITED: Final = "这一段已被更正 {id} 改写，不能再拆分或合并"
@@ -28,7 +29,9 @@ class CorrectedPieces:
     pieces: tuple[Piece, ...]
     questions: tuple[Question, ...]
     outcomes: tuple[CorrectionOutcome, ...] = ()
-    hidden_rows: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # of tables, by their position in the text
+    corrected_rows: Mapping[int, CorrectedRows] = field(
+        default_factory=dict
+    )  # of tables, by their position in the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class _Part:
     sources: frozenset[int]
     questions: tuple[Question, ...] = ()  # given by corrections
     edited: int = 0  # the correction that rewrote it
+    rows: tuple[RowCells, ...] = ()  # of its table, as they were rewritten
     disabled: int = 0  # … or took it out
     is_rest: bool = False  # what was left of a piece beside a correction
 
@@ -66,10 +70,10 @@ def correct(
         hidden: tuple[Piece, ...] = ()
         return CorrectedPieces(hidden, (), tuple(_outcomes(SearchedText(text.content, pieces), corrections)))
     parts = [_Part(piece, frozenset((at,))) for at, piece in enumerate(pieces)]
-    work = _Correcting(SearchedText(text.content, pieces), parts)
+    work = _Correcting(SearchedText(text.content, pieces), parts, text.tables)
     outcomes = [work.apply(one) for one in sorted(corrections, key=lambda one: one.id) if one.is_active]
     shown, added = work.result(questions)
-    return CorrectedPieces(shown, added, tuple(outcomes), _hidden_rows(text, work.parts))
+    return CorrectedPieces(shown, added, tuple(outcomes), _corrected_rows(text, work.parts))
 
 
 def _outcomes(text: SearchedText, corrections: Sequence[Correction]) -> Iterator[CorrectionOutcome]:
@@ -105,6 +109,7 @@ class _Correcting:
 
     text: SearchedText
     parts: list[_Part] = field(default_factory=list)
+    tables: Sequence[TableSpan] = ()
 
     def apply(self, one: Correction) -> CorrectionOutcome:
         if one.anchor is None:
@@ -116,6 +121,8 @@ class _Correcting:
         part = self.parts[at]
         if one.kind == "split":
             self.parts[at : at + 1] = list(self._split(part, one))
+        elif one.kind == "edit":
+            self.parts[at] = self._edited(part, one)
         else:
             self.parts[at] = _changed(part, one)
         return CorrectionOutcome(one.id, "applied")
@@ -196,6 +203,18 @@ class _Correcting:
             piece = replace(part.piece, start=start, end=end, body=self.text.content[start:end])
             yield _marked(replace(part, piece=piece), one)
 
+    def _edited(self, part: _Part, one: Correction) -> _Part:
+        """With other words; with rows of its table, where they still are such."""
+        piece, known = part.piece, part.piece.corrected
+        original = known.original if known is not None and known.original is not None else piece.text
+        table = None if piece.table is None else self.tables[piece.table]
+        most = 0 if table is None else _rows_that_fit(self.text.content, table, piece)
+        rows = edited_rows(table.table, original, one.change.text) if table is not None and most else None
+        rows = rows if rows is not None and len(rows) <= most else None
+        edited = replace(piece, body=one.change.text, lead="", table=piece.table if rows else None)
+        part = replace(part, piece=edited, edited=one.id, rows=rows or ())
+        return _marked(part, one, original=original)
+
     def result(self, questions: Sequence[Question]) -> tuple[tuple[Piece, ...], tuple[Question, ...]]:
         """What is left to be served, and the questions of it: those of a piece go with the words that answer them."""
         shown = [part for part in self.parts if not part.disabled]
@@ -210,15 +229,35 @@ class _Correcting:
         return tuple(part.piece for part in shown), tuple(found)
 
 
-def _hidden_rows(text: Text, parts: Sequence[_Part]) -> dict[int, tuple[int, ...]]:
-    """The rows of tables whose words were edited or taken out: cells say nothing of an edit."""
-    taken = [part.span for part in parts if part.edited or part.disabled]
-    found = {}
-    for position, table in enumerate(text.tables):
-        rows = (at for at, row in enumerate(table.row_starts) if any(start <= row < end for start, end in taken))
-        if numbers := tuple(rows):
-            found[position] = numbers
+def _corrected_rows(text: Text, parts: Sequence[_Part]) -> dict[int, CorrectedRows]:
+    """The rows of tables whose words were edited or taken out, and what is in their place: an edit that is no row of
+    the table any more says nothing of cells."""
+    found: dict[int, dict[int, tuple[RowCells, ...]]] = {}
+    for part in parts:
+        start, end = part.span
+        for position, table in enumerate(text.tables) if part.edited or part.disabled else ():
+            numbers = [at for at, row in enumerate(table.row_starts) if start <= row < end]
+            changed = {number: () for number in numbers} | dict(zip(numbers, _in_place(part, numbers), strict=False))
+            if numbers:
+                found.setdefault(position, {}).update(changed)
     return found
+
+
+def _in_place(part: _Part, numbers: Sequence[int]) -> list[tuple[RowCells, ...]]:
+    """The rows of an edit for each of the rows before it; what there is more, beside the last."""
+    last = len(numbers) - 1
+    return [*((row,) for row in part.rows[:last]), part.rows[last:]] if part.rows else []
+
+
+def _rows_that_fit(content: str, table: TableSpan, piece: Piece) -> int:
+    """How many rows may be in the place of those of a piece: each begins at a place of its own. None where it has a
+    part of a row, as long ones are cut."""
+    inside = [at for at, row in enumerate(table.row_starts) if piece.start <= row < piece.end]
+    if not inside or (inside[0] > 0 and content[piece.start : table.row_starts[inside[0]]].strip()):
+        return 0
+    end = (*table.row_starts[1:], table.end)[inside[-1]]
+    is_cut = bool(content[piece.end : end].strip())
+    return 0 if is_cut else len(inside) - 1 + piece.end - table.row_starts[inside[-1]]
 
 
 def _order(part: _Part) -> tuple[bool, int, int, int]:
@@ -259,11 +298,6 @@ def _home(question: Question, parts: Sequence[_Part]) -> _Part | None:
 
 def _changed(part: _Part, one: Correction) -> _Part:
     match one.kind:
-        case "edit":
-            known = part.piece.corrected
-            original = known.original if known is not None and known.original is not None else part.piece.text
-            piece = replace(part.piece, body=one.change.text, lead="", table=None)
-            return replace(_marked(replace(part, piece=piece), one, original=original), edited=one.id)
         case "disable":
             return replace(_marked(part, one), disabled=one.id)
         case "keywords":

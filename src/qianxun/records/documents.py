@@ -216,8 +216,8 @@ def _accept_wave(tx: Connection, knowledge_base: int, wave: list[Submission], re
     keys = write_chunks(tx, knowledge_base, ready)
     pair_keys = pairs.write(tx, knowledge_base, ready, keys)
     for key, generation, prepared in ready:
-        if prepared.hidden_rows:
-            tables.hide_rows(tx, key, generation, prepared.hidden_rows)
+        if prepared.corrected_rows:
+            tables.correct_rows(tx, key, generation, prepared.corrected_rows)
     if work:
         quotas.require_room(tx, knowledge_base)
     return [_accepted(d, keys.get(d.key, range(0)), pair_keys.get(d.key, range(0))) for d in decisions]
@@ -417,7 +417,7 @@ def _note_corrections(tx: Connection, key: int, generation: int, work: Prepared,
     if not work.corrections:
         return
     corrections.note_outcomes(tx, work.outcomes, work.pieces, chunk_keys)
-    tables.hide_rows(tx, key, generation, work.hidden_rows)
+    tables.correct_rows(tx, key, generation, work.corrected_rows)
 
 
 def lock(tx: Connection, knowledge_base: int, doc_id: str) -> Head | None:

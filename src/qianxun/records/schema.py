@@ -266,8 +266,8 @@ class TableRow(Base):
     texts: ColumnElement[list[Any]] = column(JSON)
     row_starts: ColumnElement[list[int]] = column(JSON)
     checksum: ColumnElement[int | None] = column(BigKey, nullable=True)
-    # Numbers of rows that corrections edited or took out: answers from the table's cells do not see them.
-    hidden_rows: ColumnElement[list[int] | None] = column(JSON(none_as_null=True), nullable=True)
+    # By the numbers of rows, what corrections put in their place (values and texts): nothing where they took them out.
+    corrected_rows: ColumnElement[dict[str, Any] | None] = column(JSON(none_as_null=True), nullable=True)
 
 
 class CorrectionRow(Base):

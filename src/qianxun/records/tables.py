@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Dialect, Row, Select, and_, bindparam, null, select, update
 
+from qianxun.core.codec.plain import plain, read
+from qianxun.core.documents import CorrectedRows, RowCells
 from qianxun.core.types import Column, Table
 from qianxun.records import rows
 from qianxun.records.database.restrict import permitted_in
@@ -47,7 +49,7 @@ _HEADS: Final = KeyedQuery(
     _of_base(TableRow.key, TableRow.position, TableRow.title, TableRow.source, TableRow.notes, TableRow.columns),
     TableRow.key,
 )
-_ROW_STARTS: Final = KeyedQuery(_of_base(TableRow.key, TableRow.row_starts, TableRow.hidden_rows), TableRow.key)
+_ROW_STARTS: Final = KeyedQuery(_of_base(TableRow.key, TableRow.row_starts, TableRow.corrected_rows), TableRow.key)
 _ANY: Final = select(_of_base(TableRow.key).exists())
 
 
@@ -78,40 +80,57 @@ def heads(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int,
     }
 
 
-def hide_rows(tx: Connection, document_key: int, generation: int, hidden: Mapping[int, Sequence[int]]) -> None:
-    """Notes which rows of a version's tables (by their position) corrections edited or took out."""
-    own = (TableRow.document_key == document_key) & (TableRow.generation == generation)
-    tx.execute(update(TableRow).where(own, TableRow.hidden_rows.is_not(None)).values(hidden_rows=null()))
-    for position, numbers in hidden.items():
-        tx.execute(update(TableRow).where(own, TableRow.position == position).values(hidden_rows=list(numbers)))
+def has_corrected_rows(tx: Connection, knowledge_base: int) -> bool:
+    """Whether corrections changed a row of any table of the base."""
+    found = _of_base(TableRow.key).where(TableRow.corrected_rows.is_not(None))
+    return tx.execute(found.limit(1), {"knowledge_base": knowledge_base}).first() is not None
 
 
-def hidden_rows(tx: Connection, document_key: int, generation: int) -> dict[int, tuple[int, ...]]:
-    """What `hide_rows` noted, by the tables' positions."""
+def correct_rows(tx: Connection, document_key: int, generation: int, corrected: Mapping[int, CorrectedRows]) -> None:
+    """Notes what corrections put in the place of rows of a version's tables, by the tables' positions."""
     own = (TableRow.document_key == document_key) & (TableRow.generation == generation)
-    query = select(TableRow.position, TableRow.hidden_rows).where(own, TableRow.hidden_rows.is_not(None))
-    return {row.position: tuple(row.hidden_rows or ()) for row in tx.execute(query.order_by(TableRow.position))}
+    tx.execute(update(TableRow).where(own, TableRow.corrected_rows.is_not(None)).values(corrected_rows=null()))
+    for position, changed in corrected.items():
+        stored = {str(number): plain(cells) for number, cells in changed.items()}
+        tx.execute(update(TableRow).where(own, TableRow.position == position).values(corrected_rows=stored))
+
+
+def corrected_rows(tx: Connection, document_key: int, generation: int) -> dict[int, CorrectedRows]:
+    """What `correct_rows` noted, by the tables' positions."""
+    own = (TableRow.document_key == document_key) & (TableRow.generation == generation)
+    query = select(TableRow.position, TableRow.corrected_rows).where(own, TableRow.corrected_rows.is_not(None))
+    return {row.position: changes_of(row.corrected_rows) for row in tx.execute(query.order_by(TableRow.position))}
 
 
 def row_starts(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, list[int]]:
     """Where the rows of these tables begin in their document's text."""
-    return {key: _seen(starts, hidden) for key, starts, hidden in _ROW_STARTS.rows(tx, knowledge_base, keys)}
+    return {key: _starts(starts, changed) for key, starts, changed in _ROW_STARTS.rows(tx, knowledge_base, keys)}
 
 
 def whole(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Table]:
     """These tables with all their cells."""
     query = select(TableRow.__table__).where(TableRow.knowledge_base_id == knowledge_base)
-    return {row.key: _without_hidden(row) for row in select_in(tx, query, TableRow.key, keys)}
+    return {row.key: _corrected(row) for row in select_in(tx, query, TableRow.key, keys)}
 
 
-def _without_hidden(row: Row[Any]) -> Table:
+def changes_of(stored: Mapping[str, Any] | None) -> CorrectedRows:
+    """The rows that one table has in the place of others, from JSON."""
+    return {int(number): tuple(read(RowCells, one) for one in cells) for number, cells in (stored or {}).items()}
+
+
+def _corrected(row: Row[Any]) -> Table:
     table = rows.table_of(row)
-    if not row.hidden_rows:
+    if not row.corrected_rows:
         return table
-    seen = (tuple(_seen(table.rows, row.hidden_rows)), tuple(_seen(table.texts, row.hidden_rows)))
-    return replace(table, rows=seen[0], texts=seen[1])
+    changes = changes_of(row.corrected_rows)
+    own = (RowCells(*cells) for cells in zip(table.rows, table.texts, strict=True))
+    seen = [cells for number, one in enumerate(own) for cells in changes.get(number, (one,))]
+    return replace(table, rows=tuple(one.values for one in seen), texts=tuple(one.texts for one in seen))
 
 
-def _seen(found: Sequence[Any], hidden: Sequence[int] | None) -> list[Any]:
-    """What belongs to the rows that are not hidden."""
-    return [one for at, one in enumerate(found) if at not in hidden] if hidden else list(found)
+def _starts(starts: Sequence[int], changed: Mapping[str, Any] | None) -> list[int]:
+    """Where the rows begin; those in the place of another right after one another from where that began."""
+    if not changed:
+        return list(starts)
+    counts = {int(number): len(cells) for number, cells in changed.items()}
+    return [start + at for number, start in enumerate(starts) for at in range(counts.get(number, 1))]

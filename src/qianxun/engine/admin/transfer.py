@@ -60,7 +60,7 @@ from qianxun.records.schema import (
 )
 
 FORMAT: Final = "qianxun knowledge base"
-VERSION: Final = 3
+VERSION: Final = 4
 WITHOUT_SECTIONS: Final = 2  # a base that has none is written so that earlier programs can read it …
 WITHOUT_CORRECTIONS: Final = 1  # … and one without either, by still earlier ones
 SECTION_ROWS: Final = 500  # restored in one transaction
@@ -141,7 +141,9 @@ def _write_lines(
     sections = [section for section in SECTIONS if with_logs or section.name != LOGS]
     filled = {section.name: section.version for section in sections if next(section.write(tx, about), None) is not None}
     has_labels = access.version(tx, about.id) is not None  # an earlier program would show such documents to everybody
-    version = VERSION if filled or has_labels else WITHOUT_SECTIONS if corrected else WITHOUT_CORRECTIONS
+    has_edited_rows = tables.has_corrected_rows(tx, about.id)  # … and answer from cells that were corrected
+    is_latest = filled or has_labels or has_edited_rows
+    version = VERSION if is_latest else WITHOUT_SECTIONS if corrected else WITHOUT_CORRECTIONS
     write({"format": FORMAT, "version": version, **base, **({"id": about.id, "sections": filled} if filled else {})})
 
     def write_sections(*, first: bool) -> None:
@@ -196,7 +198,7 @@ def _cut(tx: Connection, own: Mapping[str, int], document: Document, model: str)
         "vectors": _vectors(tx, VectorRow, VectorRow.chunk_key, [row.key for row in rows], model),
         "questions": questions,
         "question_vectors": _vectors(tx, PairVectorRow, PairVectorRow.pair_key, [row.key for row in linked], model),
-        "hidden_rows": {str(position): list(rows) for position, rows in tables.hidden_rows(tx, **own).items()},
+        "corrected_rows": plain(tables.corrected_rows(tx, **own)),
     }
 
 
@@ -369,8 +371,8 @@ def _prepared(line: Mapping[str, Any], model: str, numbers: Mapping[int, int]) -
     question_vectors = _read_vectors(line["question_vectors"], len(questions))
     if (pieces and vectors is None) or (questions and question_vectors is None):
         return None
-    hidden = {int(position): tuple(rows) for position, rows in line.get("hidden_rows", {}).items()}
-    return Prepared(pieces, vectors, model, questions, question_vectors, hidden_rows=hidden)
+    rows = {int(position): tables.changes_of(own) for position, own in line.get("corrected_rows", {}).items()}
+    return Prepared(pieces, vectors, model, questions, question_vectors, corrected_rows=rows)
 
 
 def _renumbered(piece: Piece, numbers: Mapping[int, int]) -> Piece:

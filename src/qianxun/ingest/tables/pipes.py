@@ -97,7 +97,7 @@ def _runs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Stretches of lines with pipes; one line without may be inside where the table goes on as before it."""
     start = -1
     for at, line in enumerate(lines):
-        if "|" in line or (start >= 0 and (_is_rule(line) or _is_merged_row(lines, start, at))):
+        if "|" in line or (start >= 0 and (is_rule(line) or _is_merged_row(lines, start, at))):
             start = at if start < 0 else start
         elif start >= 0:
             yield start, at
@@ -106,7 +106,8 @@ def _runs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield start, len(lines)
 
 
-def _is_rule(line: str) -> bool:
+def is_rule(line: str) -> bool:
+    """Whether a line only draws: | --- | :-: |."""
     return _RULE.fullmatch(line) is not None
 
 
@@ -120,7 +121,7 @@ def _is_merged_row(lines: Sequence[str], start: int, at: int) -> bool:
 
 def _is_drawn(run: Sequence[str]) -> bool:
     """Whether these lines draw a table, and are not code, art or prose with a pipe in it."""
-    rows = [line for line in run if not _is_rule(line)]
+    rows = [line for line in run if not is_rule(line)]
     piped = [line for line in rows if "|" in line]
     if len(piped) < 2 or any(_ART.search(line) for line in rows):
         return False
@@ -129,7 +130,7 @@ def _is_drawn(run: Sequence[str]) -> bool:
     solid = sum(len(_SOLID.findall(line)) for line in rows)
     if sum(len(_WORDS.findall(line)) for line in rows) < solid * _LEAST_WORDS:
         return False
-    return _agrees([_cells(line) for line in piped], framed=all(line.strip()[0] == "|" for line in piped))
+    return _agrees([split_cells(line) for line in piped], framed=all(line.strip()[0] == "|" for line in piped))
 
 
 def _agrees(rows: Sequence[Sequence[str]], framed: bool) -> bool:
@@ -150,11 +151,11 @@ def _is_prose(cells: Sequence[str]) -> bool:
 
 
 def _table(lines: Sequence[str], start: int, stop: int, floor: int, name: str) -> PipeTable | None:
-    rows = [_Row(at, _cells(lines[at])) for at in range(start, stop) if not _is_rule(lines[at])]
+    rows = [_Row(at, split_cells(lines[at])) for at in range(start, stop) if not is_rule(lines[at])]
     rows = [row for row in _without_frame(rows) if any(row.cells)]
     if len(rows) < 2:
         return None
-    ruled = next((count for count, row in enumerate(rows) if row.line > start and _is_rule(lines[row.line - 1])), 0)
+    ruled = next((count for count, row in enumerate(rows) if row.line > start and is_rule(lines[row.line - 1])), 0)
     widths = Counter(len(row.cells) for row in rows)
     if max(widths) * len(rows) > _MOST_CELLS or max(widths.values()) * _LEAST_ALIKE < len(rows):
         return None
@@ -170,7 +171,8 @@ def _table(lines: Sequence[str], start: int, stop: int, floor: int, name: str) -
     return PipeTable(first, stop, table, data)
 
 
-def _cells(line: str) -> _Cells:
+def split_cells(line: str) -> _Cells:
+    """What stands between the pipes of a line, also before the first and after the last."""
     return tuple(clean(cell.replace("\\|", "|")) for cell in _PIPE.split(line))
 
 
@@ -185,7 +187,7 @@ def _without_frame(rows: Sequence[_Row]) -> list[_Row]:
 def _caption(lines: Sequence[str], start: int, floor: int) -> tuple[int, str]:
     """The line right above that names the table, and where the table begins with it."""
     above = lines[start - 1].strip() if start > floor else ""
-    if not above or len(above) > _LONGEST_CAPTION or _CAPTION_END.search(above) or "|" in above or _is_rule(above):
+    if not above or len(above) > _LONGEST_CAPTION or _CAPTION_END.search(above) or "|" in above or is_rule(above):
         return start, ""
     if heading_level(above) is not None:
         return start, above

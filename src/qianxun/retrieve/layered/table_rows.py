@@ -61,6 +61,10 @@ def _parts(groups: Sequence[Chunk], starts: Sequence[int], notes: str) -> dict[i
 
 
 def _parts_of(chunk: Chunk, starts: Sequence[int], notes: str) -> Iterator[tuple[int, str]]:
+    if chunk.is_edited:  # a place in the document is none in its text, which has a line for each row
+        rows = range(bisect_left(starts, chunk.start), bisect_left(starts, chunk.end))
+        yield from zip(rows, _lines(chunk)[-len(rows) :], strict=False)
+        return
     offset = _offset(chunk)
     for row in range(max(bisect_right(starts, chunk.start) - 1, 0), bisect_left(starts, chunk.end)):
         stop = min(starts[row + 1] if row + 1 < len(starts) else chunk.end, chunk.end)
@@ -70,8 +74,15 @@ def _parts_of(chunk: Chunk, starts: Sequence[int], notes: str) -> Iterator[tuple
             yield row, part
 
 
+def _lines(chunk: Chunk) -> list[str]:
+    return [line for line in chunk.text.splitlines() if "|" in line]
+
+
 def _first_row(chunk: Chunk, starts: Sequence[int]) -> int:
     """Where in its text the first row of a row group, or the part of it, begins: title and header are above it."""
+    if chunk.is_edited:
+        rows = bisect_left(starts, chunk.end) - bisect_left(starts, chunk.start)
+        return chunk.text.find(_lines(chunk)[-rows]) if rows else 0
     row = bisect_right(starts, chunk.start) - 1
     return max(starts[max(row, 0)], chunk.start) + _offset(chunk)
 
