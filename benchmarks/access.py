@@ -4,8 +4,11 @@
 
 Passages of `zh_scale_200k`, one chunk a document, each with one of so many labels at random. The principal has
 ``--own`` of the labels; others have half of them, and all. Vectors are random, of 512 numbers: what they mean costs
-nothing. With ``--folder`` the base is left there, and used again by a later run. Questions are the beginnings of other passages. Each is asked by one principal and by the owner, and by nobody
-before: what was read for earlier questions helps, as it does in a service. CPU time of the process; the cache of
+nothing. With ``--folder`` the base is left there, and used again by a later run.
+
+Questions are the beginnings of other passages. Each is asked by one principal and by the owner, and by nobody before:
+what was read for earlier questions helps, as it does in a service. So the first questions after opening are reported
+apart from those that follow `WARM` others, and those after a write once more. CPU time of the process; the cache of
 answers is off.
 """
 
@@ -20,7 +23,7 @@ import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -33,7 +36,7 @@ from qianxun.engine.settings import load
 
 DIMENSION = 512
 BATCH = 2_000
-WARM, ASKED = 90, 210  # questions before anything is measured, and those that are
+FIRST, WARM, ASKED, AFTER = 30, 240, 210, 30  # questions: after opening, not measured, measured, after a write
 
 
 class RandomVectors:
@@ -81,7 +84,7 @@ async def spent(engine: Engine, base: int, question: str) -> float:
 
 
 async def measure(chunks: int, count: int, own: int, data: Path, folder: str) -> None:
-    texts = list(islice(passages(data), chunks + WARM + ASKED))
+    texts = list(islice(passages(data), chunks + FIRST + WARM + ASKED + AFTER + 1))
     questions = [text[: 12 + at % 14] for at, text in enumerate(texts[chunks:])]
     labels = [f"group:g{number}" for number in range(count)]
     settings = load(environment={}, arguments={"data": folder, "search.cache_entries": 0})
@@ -94,16 +97,21 @@ async def measure(chunks: int, count: int, own: int, data: Path, folder: str) ->
             await principal.retrieve(base, questions[0])
             first = time.process_time() - started
             print(f"{number} of {count} labels: {seen:,} chunks; the first search after a change {first:.2f} s of CPU")
-        for at, number in enumerate((own, count // 2, count)):
-            principal = engine.as_principal(*labels[:number])
-            for question in questions[at::3][: WARM // 3]:
-                await engine.retrieve(base, question)
-                await principal.retrieve(base, question)
-            pairs = [
-                (await spent(engine, base, question), await spent(principal, base, question))
-                for question in questions[at::3][WARM // 3 :]
-            ]
-            print(_line(f"{number} of {count} labels", np.array(pairs)), flush=True)
+        principals = {number: engine.as_principal(*labels[:number]) for number in (own, count // 2, count)}
+        waiting = iter(questions[1:])
+        await compare(engine, principals[own], base, islice(waiting, FIRST), f"{own} labels, just opened")
+        for question in islice(waiting, WARM):
+            await principals[own].retrieve(base, question)
+            await engine.retrieve(base, question)
+        for number, principal in principals.items():
+            await compare(engine, principal, base, islice(waiting, ASKED // 3), f"{number} of {count} labels")
+        await engine.add_documents(base, [Document("written since", texts[-1], access=(labels[0],))])
+        await compare(engine, principals[own], base, islice(waiting, AFTER), f"{own} labels, after a write")
+
+
+async def compare(engine: Engine, principal: Engine, base: int, questions: Iterable[str], name: str) -> None:
+    pairs = [(await spent(engine, base, one), await spent(principal, base, one)) for one in questions]
+    print(_line(name, np.array(pairs)), flush=True)
 
 
 def _line(name: str, pairs: NDArray[np.float64]) -> str:

@@ -68,8 +68,36 @@ def test_a_pinned_chunk_comes_first_in_every_mode_and_says_so(tmp_path: Path) ->
             assert str(rule.id) in why.reason
             modal = await engine.gather(kb, "住院能报多少", mode="mix", top_k=3)
             assert (modal.results[0].chunk.doc_id, modal.results[0].pinned) == ("食堂", rule.id)
+            layered = (await engine.search_texts(kb, "住院能报多少", top_k=2)).results
+            first = layered[0]
+            assert (first.doc_id, first.score, first.match_details["pinned"]) == ("食堂", 1.0, rule.id)
+            assert (len(layered), layered[1].doc_id) == (2, "住院")
+            assert not any(
+                "pinned" in one.match_details for one in (await engine.search_texts(kb, "年假有几天")).results
+            )
             await corrections.undo(kb, rule.id)
             assert order(await engine.retrieve(kb, "住院能报多少", top_k=4)) == order(before)
+
+    asyncio.run(story())
+
+
+def test_a_pinned_chunk_puts_its_table_first(tmp_path: Path) -> None:
+    rows = "| 项目 | 费用（元） |\n| --- | --- |\n| {0} | 12 |\n| 其他 | 7 |\n"
+
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await filled(engine, kb)
+            given = [
+                Document(name, rows.format(name), name=name, format="markdown") for name in ("体检", "午餐", "停车")
+            ]
+            await engine.add_documents(kb, given)
+            before = [one.doc_id for one in (await engine.search_tables(kb, "体检费用")).results]
+            assert before[0] == "体检"
+            rule = await engine.governance.corrections.add(kb, "pin", chunk_id=f"c_{kb}_停车_0", question="体检费用")
+            found = (await engine.search_tables(kb, "体检费用")).results
+            assert [(one.doc_id, one.score) for one in found][:1] == [("停车", 1.0)]
+            assert (found[0].match_details["pinned"], found[1].doc_id) == (rule.id, "体检")
+            assert not any("pinned" in one.match_details for one in found[1:])
 
     asyncio.run(story())
 

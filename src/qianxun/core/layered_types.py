@@ -124,8 +124,8 @@ class LayeredResult:
 
     doc: Chunk
     score: float
-    strategy: str  # of its layer: vector, keyword, expansion, structure, semantic
-    layer: int  # the first that let it in, from 1
+    strategy: str  # of its layer: vector, keyword, expansion, structure, semantic; rule: people put it first
+    layer: int  # the first that let it in, from 1; 0: none, but a rule
     content: str
     metadata: Metadata
     doc_id: str

@@ -229,7 +229,7 @@ class _Correcting:
         return tuple(part.piece for part in shown), tuple(found)
 
 
-def _corrected_rows(text: Text, parts: Sequence[_Part]) -> dict[int, CorrectedRows]:
+def _corrected_rows(text: Text, parts: Sequence[_Part]) -> Mapping[int, CorrectedRows]:
     """The rows of tables whose words were edited or taken out, and what is in their place: an edit that is no row of
     the table any more says nothing of cells."""
     found: dict[int, dict[int, tuple[RowCells, ...]]] = {}
@@ -237,7 +237,7 @@ def _corrected_rows(text: Text, parts: Sequence[_Part]) -> dict[int, CorrectedRo
         start, end = part.span
         for position, table in enumerate(text.tables) if part.edited or part.disabled else ():
             numbers = [at for at, row in enumerate(table.row_starts) if start <= row < end]
-            changed = {number: () for number in numbers} | dict(zip(numbers, _in_place(part, numbers), strict=False))
+            changed = dict.fromkeys(numbers, ()) | dict(zip(numbers, _in_place(part, numbers), strict=False))
             if numbers:
                 found.setdefault(position, {}).update(changed)
     return found

@@ -49,7 +49,7 @@ from qianxun.core.types import (
 )
 from qianxun.index.embedded import codes, keywords, vectors
 from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
-from qianxun.index.embedded.members import members_of
+from qianxun.index.embedded.members import known_members, members_of
 from qianxun.index.embedded.open_keywords import OPEN_KEYWORDS, OpenKeywords
 from qianxun.index.embedded.saved_lists import LISTS
 from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys, trained_on
@@ -155,8 +155,11 @@ class EmbeddedIndex:
         return self._match(terms, limit, where, require, bm25, within)
 
     async def count(self, terms: Terms, within: Population | None = None) -> TermCounts:
-        if within is None and self._view.keywords is not None and len(terms.words) + len(terms.grams) <= FEW_TERMS:
-            return self._count(terms)  # sooner done than handed to a thread
+        searched = self._view.keywords
+        if searched is not None and len(terms.words) + len(terms.grams) <= FEW_TERMS:
+            members = None if within is None else known_members(self._view.rows, within)
+            if within is None or (members is not None and keywords.is_counted_at_once(searched, terms, members)):
+                return self._count(terms, within)  # sooner done than handed to a thread
         return await asyncio.to_thread(self._count, terms, within)
 
     async def cosines(self, vector: Vector, keys: Keys) -> Scores:
@@ -165,8 +168,10 @@ class EmbeddedIndex:
         return await asyncio.to_thread(self._cosines, vector, keys)
 
     async def likeness(self, within: Population | None = None) -> float:
-        if within is None and self._alike[0] is self._view.rows:
-            return self._likeness()  # known: nothing to do for a thread
+        rows = self._view.rows
+        members = None if within is None else known_members(rows, within)
+        if self._alike[0] is rows if within is None else members is not None and members.likeness is not None:
+            return self._likeness(within)  # known: nothing to do for a thread
         return await asyncio.to_thread(self._likeness, within)
 
     async def inventory(self) -> Inventory:
@@ -353,7 +358,7 @@ class EmbeddedIndex:
         if self._marker.exists():
             self._undo_unfinished(self._keywords)
         if self._view.keywords is None:
-            self._view = replace(self._view, keywords=self._keywords.view())
+            self._view = replace(self._view, keywords=self._keywords.view(self._state.next_row))
         self._recently_used.use(self)
         return self._keywords
 
@@ -402,7 +407,7 @@ class EmbeddedIndex:
             state = replace(state, keywords=self._keyword_checksum(), purged=state.purged + len(pending))
             self._commit(state, self.folder / KEYWORDS)
             self._marker.unlink()
-            searched = index.view()
+            searched = index.view(state.next_row, self._view.keywords)
         else:
             self._commit(state)
         view.store.accept(staged)

@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
@@ -30,7 +30,7 @@ from qianxun.core.system.shortages import shortage_of_rust
 from qianxun.core.types import BM25, Bm25, Keys, TermCounts, Terms
 from qianxun.index import shared
 from qianxun.index.embedded.checked_files import check_in_turns
-from qianxun.index.embedded.population import Members, Postings
+from qianxun.index.embedded.population import Members, Postings, among
 from qianxun.index.embedded.population import match as match_among
 from qianxun.index.shared import SCORE_DECIMALS, Require, damage, distinct, unusable, writable
 
@@ -47,7 +47,7 @@ LARGE = 50_000  # rows
 STRETCHES = 16  # of rows after one another, as those of a tenant often are, are given as ranges
 LONG = 500  # rows; fewer are looked up sooner than ranges are gone through
 MANY_HITS = 2_000
-POSTINGS_BYTES = 32 * MIB
+POSTINGS_BYTES = 64 * MIB
 CACHED_TERMS = 50_000  # terms whose frequency a view keeps
 META = "meta.json"
 CHECKED = "checked"  # tantivy leaves alone what it does not know
@@ -65,7 +65,13 @@ class KeywordView:
     _known: dict[str, dict[str, tuple[int, float]]] = field(
         default_factory=lambda: {"words": {}, "grams": {}}, repr=False, compare=False
     )
-    # By field and term, see `population`: where a term occurs is the same for every population.
+    folder: Path = Path()
+    end: int = 0  # all rows below it are here, or were
+    averages: dict[str, float] = field(
+        default_factory=dict, repr=False, compare=False
+    )  # of lengths, as tantivy has them
+    # By field and term, see `population`: where a term occurs is the same for every population, and in rows that were
+    # there before also for every view of a folder.
     postings: LRUCache[tuple[str, str], Postings] = field(
         default_factory=lambda: LRUCache(bytes_limit=POSTINGS_BYTES, size=lambda _, found: 200 + found.bytes),
         repr=False,
@@ -171,12 +177,15 @@ class Keywords:
             for row in purged:
                 writer.delete_documents_by_term("row", row)
 
-    def view(self) -> KeywordView:
+    def view(self, end: int = 0, before: KeywordView | None = None) -> KeywordView:
+        """What is in it by now, which are rows below ``end``. What is known from a view ``before`` is known here."""
         with _Sound():
             self._index.reload()
             searcher = self._index.searcher()
         meta = json.loads((self._folder / META).read_bytes())
-        return KeywordView(self._index.schema, searcher, sum(segment["max_doc"] for segment in meta["segments"]))
+        documents = sum(segment["max_doc"] for segment in meta["segments"])
+        found = KeywordView(self._index.schema, searcher, documents, folder=self._folder, end=end)
+        return found if before is None or before.folder != self._folder else replace(found, postings=before.postings)
 
     @contextmanager
     def _writing(self, size: int) -> Iterator[Any]:
@@ -361,35 +370,47 @@ def match_within(
 
 def count_within(view: KeywordView, terms: Terms, members: Members) -> TermCounts:
     """In how many of the members each term occurs."""
-    words = {word: members.count(_postings(view, members, "words", word)) for word in distinct(terms.words)}
-    grams = {gram: members.count(_postings(view, members, "grams", gram)) for gram in distinct(terms.grams)}
+    postings_of = partial(_postings, view, members)
+    words = {word: len(among(members, postings_of, ("words", word)).rows) for word in distinct(terms.words)}
+    grams = {gram: len(among(members, postings_of, ("grams", gram)).rows) for gram in distinct(terms.grams)}
     return TermCounts(members.entries, words, grams)
+
+
+def is_counted_at_once(view: KeywordView, terms: Terms, members: Members) -> bool:
+    """Whether where these terms occur among the members is known, or that they occur nowhere."""
+    wanted = (*(("words", word) for word in terms.words), *(("grams", gram) for gram in terms.grams))
+    return all(members.postings_of.get(term) is not None or not view.frequency(*term) for term in wanted)
 
 
 def _postings(view: KeywordView, members: Members, name: str, term: str) -> Postings:
     """Where a term of a field occurs, and how often: from what tantivy scores it by, which is all that it gives out."""
-    known = view.postings.get((name, term))
-    if known is None:
-        known = _read_postings(view, members, name, term)
+    known = view.postings.get((name, term)) or Postings.none()
+    if known.end < view.end:
+        known = known.joined(_read_postings(view, members, name, term, known.end), view.end)
         view.postings.put((name, term), known)
     return known
 
 
-def _read_postings(view: KeywordView, members: Members, name: str, term: str) -> Postings:
-    from tantivy import Query
+def _read_postings(view: KeywordView, members: Members, name: str, term: str, first: int) -> Postings:
+    """… in the rows from ``first`` on."""
+    from tantivy import FieldType, Occur, Query
 
     with _Sound():
         number = view.frequency(name, term)
         query = Query.term_query(view.schema, name, term, "freq")
         if not number:
             return Postings.none()
-        raw, addresses, rows = _hits(view, query, number)
+        searched = query
+        if first:
+            later = Query.range_query(view.schema, "row", FieldType.Integer, lower_bound=first, upper_bound=view.end)
+            searched = Query.boolean_query([(Occur.Must, query), (Occur.Must, Query.const_score_query(later, 0.0))])
+        raw, addresses, rows = _hits(view, searched, number)
         if not addresses:
             return Postings.none()
-        explained = json.loads(query.explain(view.searcher, addresses[0]).to_json())
-    _, rarity, share = explained["details"]
-    average = share["details"][-1]["value"]
-    return members.postings(name, rows, raw / rarity["value"], average)
+        if name not in view.averages:
+            explained = json.loads(query.explain(view.searcher, addresses[0]).to_json())
+            view.averages[name] = explained["details"][-1]["details"][-1]["value"]
+    return members.postings(name, rows, raw / view.rarity(name, term), view.averages[name])
 
 
 def _hits(view: KeywordView, query: Any, limit: int) -> tuple[NDArray[np.float64], list[Any], Keys]:

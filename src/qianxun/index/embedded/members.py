@@ -16,9 +16,15 @@ from qianxun.index.shared import unusable
 CODES: Final = "codes"  # no population has such a digest
 
 
+def known_members(rows: Rows, population: Population) -> Members | None:
+    """Those that were worked out before."""
+    found: Members | None = rows.populations.get(population.digest)
+    return found
+
+
 def members_of(rows: Rows, population: Population) -> Members:
     """Raises IndexUnusable for rows of an earlier version, which have no lengths: a rebuild gives them some."""
-    found: Members | None = rows.populations.get(population.digest)
+    found = known_members(rows, population)
     if found is None:
         found = _members(rows, population)
         rows.populations.put(population.digest, found)

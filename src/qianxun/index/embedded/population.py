@@ -10,12 +10,14 @@ query occurs (`bm25.COMMON`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from qianxun.core.limits import MIB
+from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import BM25, Bm25, Keys, Terms
 from qianxun.index import bm25 as scoring
 from qianxun.index.shared import SCORE_DECIMALS, Require, distinct, unusable
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from qianxun.core.types import IndexEntry
 
 Mask = NDArray[np.bool_]
+Term: TypeAlias = tuple[str, str]  # of a field
 MOST_TIMES: Final = 255
+POSTINGS_BYTES: Final = 2 * MIB  # of one population
 
 
 def packed_lengths(entries: Sequence[IndexEntry]) -> NDArray[np.uint16]:
@@ -38,10 +42,11 @@ def packed_lengths(entries: Sequence[IndexEntry]) -> NDArray[np.uint16]:
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """The rows in which a term occurs, and how often."""
+    """The rows in which a term occurs, in any order, and how often; of all rows below ``end``."""
 
     rows: NDArray[np.signedinteger[Any]]  # of 32 bits, where these do
     times: NDArray[np.uint8]
+    end: int = 0
 
     @staticmethod
     def none() -> Postings:
@@ -50,6 +55,15 @@ class Postings:
     @property
     def bytes(self) -> int:
         return self.rows.nbytes + self.times.nbytes
+
+    def joined(self, later: Postings, end: int) -> Postings:
+        """With what is in later rows, up to ``end``."""
+        if not len(later.rows):
+            return replace(self, end=end)
+        if not len(self.rows):
+            return replace(later, end=end)
+        rows, times = np.concatenate([self.rows, later.rows]), np.concatenate([self.times, later.times])
+        return Postings(rows, times, end)
 
 
 @dataclass(slots=True, eq=False)
@@ -64,9 +78,10 @@ class Members:
     entries: int
     averages: Mapping[str, float]
     likeness: float | None = None  # once it was asked for
-
-    def count(self, postings: Postings) -> int:
-        return int(np.count_nonzero(self.holds[postings.rows - self.first])) if len(postings.rows) else 0
+    # By field and term: what of its postings is of members, which of few members is a small part.
+    postings_of: LRUCache[Term, Postings] = field(
+        default_factory=lambda: LRUCache(bytes_limit=POSTINGS_BYTES, size=lambda _, found: 200 + found.bytes)
+    )
 
     def postings(self, name: str, rows: Keys, scores: NDArray[np.float64], average: float) -> Postings:
         """Of a term, from its scores without its rarity: (k1 + 1) · times ÷ (times + damping)."""
@@ -75,9 +90,8 @@ class Members:
         damping = scoring.damping(average, BM25)[self.codes[name][rows - self.first]]
         share = np.minimum(scores / (BM25.k1 + 1), 1 - 1e-7)
         times = np.clip(np.round(share * damping / (1 - share)), 1, MOST_TIMES).astype(np.uint8)
-        order = np.argsort(rows)
         is_short = self.first + len(self.holds) < 2**31
-        return Postings(rows[order].astype(np.int32 if is_short else np.int64), times[order])
+        return Postings(rows.astype(np.int32 if is_short else np.int64), times)
 
 
 def match(
@@ -96,13 +110,10 @@ def match(
         *(("words", word) for word in words),
         *(("grams", gram) for gram in grams if scoring.is_informative(gram)),
     ]
-    found = {term: _among(members, postings_of(*term)) for term in wanted}
+    found = {term: among(members, postings_of, term) for term in wanted}
     if not any(len(own.rows) for own in found.values()):
-        found |= {
-            ("grams", gram): _among(members, postings_of("grams", gram))
-            for gram in grams
-            if not scoring.is_informative(gram)
-        }
+        common = [("grams", gram) for gram in grams if not scoring.is_informative(gram)]
+        found |= {term: among(members, postings_of, term) for term in common}
     weights = {
         term: scoring.term_weight(members.entries, len(own.rows), bm25) * (gram_weight if term[0] == "grams" else 1.0)
         for term, own in found.items()
@@ -122,11 +133,20 @@ def match(
     return slots[order], scores[order], top
 
 
-def _among(members: Members, postings: Postings) -> Postings:
-    if not len(postings.rows):
-        return postings
-    own = members.holds[postings.rows - members.first]
-    return Postings(postings.rows[own], postings.times[own])
+def among(members: Members, postings_of: Callable[[str, str], Postings], term: Term) -> Postings:
+    """Where a term occurs among the members."""
+    known = members.postings_of.get(term)
+    if known is None:
+        known = postings_of(*term)
+        if not members.entries:
+            known = Postings.none()
+        elif len(known.rows):
+            at = known.rows - members.first
+            inside = (at >= 0) & (at < len(members.holds))  # others were removed, or came since
+            own = members.holds[at] if inside.all() else inside & members.holds[np.where(inside, at, 0)]
+            known = Postings(known.rows[own], known.times[own])
+        members.postings_of.put(term, known)
+    return known
 
 
 def _scored(

@@ -117,7 +117,8 @@ class ReaderIndex(EmbeddedIndex):
         store = Store(self.folder / self._state.folder, self._state, min(self._options.exact_limit, codes.FEW))
         rows = store.rows(store.deaths())
         opened = keywords.Keywords.open(place)
-        view = opened.view()
+        before = self._view.keywords if hasattr(self, "_view") else None
+        view = opened.view(self._state.next_row, before)
         if keywords.meta_checksum(place) != self._state.keywords or _identity(self._base, self.folder) != self._loaded:
             raise _Moving
         self._keywords = opened

@@ -18,8 +18,9 @@ from qianxun.core.options import SearchOptions
 from qianxun.core.types import NOTHING, Chunk, ChunkKind, Degraded, Eq, Found, Keys, Query, Ranking, all_of
 from qianxun.retrieve.candidate_pool import ScoresByKey
 from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, fused_curve, gather, with_weights
-from qianxun.retrieve.layered.ladder import Admitted, LadderResult
+from qianxun.retrieve.layered.ladder import Admitted, LadderResult, Layer
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
+from qianxun.retrieve.question_rules import PINNED, PINNED_SCORE
 from qianxun.retrieve.rerank_and_tiers import TierCriteria, tier_criteria
 from qianxun.retrieve.run import TRIES, current_generation, newest_only
 from qianxun.retrieve.terms.related import expanded
@@ -30,6 +31,7 @@ from qianxun.text.expansion import Expansion, Related
 # A score below these: the result has nothing to do with the question. A share of words is small soon.
 UNRELATED: Final = 0.1
 UNRELATED_BY_WORDS: Final = 0.02
+RULE: Final = Layer(0, PINNED, 0.0, 0.0)  # what no layer let in
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,11 @@ class Evidence:
     async def first(self, keys: Sequence[int], count: int | None = None) -> list[Found]:
         """The first ``count`` of these candidates, or all, that are in the records, in this order."""
         return await self.candidates.pool.first(len(keys) if count is None else count, keys)
+
+    async def pinned(self) -> list[Found]:
+        """The chunks that people put first for this question, in the order of their rules."""
+        rules = self.candidates.rules.pinned
+        return [replace(one, pinned=rules[one.chunk.key]) for one in await self.candidates.pool.pinned(list(rules))]
 
     def details(self, found: Found) -> dict[str, Any]:
         """What a result was found by, as plain values."""
@@ -134,6 +141,14 @@ class LayeredSearch:
         assert self._evidence is not None
         return self._evidence
 
+    async def pinned(self) -> tuple[Evidence | None, list[Found]]:
+        """What people put first; nothing where no arm answers."""
+        try:
+            evidence = await self.evidence()
+        except QianxunError:  # every layer reports it
+            return None, []
+        return evidence, await evidence.pinned()
+
     async def first(self, keys: Callable[[Evidence], Keys], count: int) -> tuple[Evidence, list[Found]]:
         """The first candidates of one ranking. If it is full of deleted chunks the arms go deeper."""
         depth = DEPTH
@@ -197,6 +212,16 @@ def credit(expansions: Sequence[Expansion], text: str) -> Credit:
         if found:
             return Credit(at, found, True)
     return Credit(0, expansions[0].related, False)
+
+
+def with_pinned(result: LadderResult, rules: Mapping[int, int]) -> LadderResult:
+    """With what people put first (id → rule), whichever layer let it in, or none: as sure as a result can be."""
+    known = {id_: result.admitted.get(id_, Admitted(RULE, PINNED_SCORE, {})) for id_ in rules}
+    pinned = {
+        id_: replace(one, score=PINNED_SCORE, details={**one.details, "pinned": rules[id_]})
+        for id_, one in known.items()
+    }
+    return replace(result, admitted={**result.admitted, **pinned})
 
 
 def result_of(

@@ -124,7 +124,8 @@ class TableCandidates:
 async def table_candidates(
     base: OpenBase, evidence: Evidence, questions: Sequence[TableSearchQuery], weight: float
 ) -> TableCandidates:
-    keys, cache = evidence.fused.keys.tolist(), base.tables
+    pinned = {found.chunk.key: found for found in await evidence.pinned()}
+    keys, cache = list(dict.fromkeys([*pinned, *evidence.fused.keys.tolist()])), base.tables
     table_of = await stored(base, cache.table_of, tables.of_chunks, keys)
     chunks: dict[int, list[int]] = {}
     for key in keys:
@@ -133,7 +134,7 @@ async def table_candidates(
     await evidence.first([key for key in keys if key not in table_of])  # notes which of them have been deleted
     first = list(chunks)[:LOOKED_AT]
     heads = await stored(base, cache.heads, tables.heads, first)
-    best = {found.chunk.key: found for found in await evidence.first([chunks[table][0] for table in first])}
+    best = {found.chunk.key: found for found in await evidence.first([chunks[table][0] for table in first])} | pinned
     candidates = {
         table: TableCandidate(head, found, tuple(chunks[table]), _names(cache, head, found.chunk))
         for table in first

@@ -37,7 +37,7 @@ from qianxun.retrieve.layered.ladder import (
     run_ladder,
     table_ladder,
 )
-from qianxun.retrieve.layered.search import UNRELATED, LayeredSearch, credit, result_of, run_layered
+from qianxun.retrieve.layered.search import UNRELATED, LayeredSearch, credit, result_of, run_layered, with_pinned
 from qianxun.retrieve.layered.table_fit import (
     LOOKED_AT,
     Structure,
@@ -80,7 +80,8 @@ async def search_tables(
             "keyword": layers.keyword,
             "expansion": layers.expansion,
         }
-        result = state.newest(await run_ladder(ladder, steps, target), layers.found)
+        result = with_pinned(await run_ladder(ladder, steps, target), await layers.pinned())
+        result = state.newest(result, layers.found)
         return await layers.results(result.best(target)), result
 
     recall = await run_layered(base, text, "table", options, target, search, trace_id)
@@ -169,6 +170,14 @@ class _Layers:
         except Exception:  # the names come from any file, and the table is found all the same
             log.exception("the structure of a table could not be compared")
             return None
+
+    async def pinned(self) -> dict[int, int]:
+        """Table → the rule that puts a chunk of it first."""
+        evidence, pinned = await self.state.pinned()
+        own = await self._candidates() if evidence is not None and pinned else None
+        keys = {key for key, one in own.tables.items() if one.found.pinned} if own is not None else ()
+        self._first |= {key: own for key in keys if own is not None}
+        return {key: self.found(key).pinned for key in keys}
 
     def found(self, key: int) -> Found:
         return self._first[key].tables[key].found

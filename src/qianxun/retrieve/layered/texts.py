@@ -19,7 +19,7 @@ from qianxun.retrieve.layered.ladder import (
     run_ladder,
     text_ladder,
 )
-from qianxun.retrieve.layered.search import Evidence, LayeredSearch, credit, result_of, run_layered
+from qianxun.retrieve.layered.search import Evidence, LayeredSearch, credit, result_of, run_layered, with_pinned
 from qianxun.text.headings import under_headings
 
 # Of short questions, which mean too little to a model: set by hand.
@@ -46,7 +46,8 @@ async def search_texts(
     async def search(state: LayeredSearch) -> tuple[Sequence[LayeredResult], LadderResult]:
         layers = _Layers(state, round(target * chosen.search_k_multiplier))
         steps = {"vector": layers.vector, "keyword": layers.keyword, "expansion": layers.expansion}
-        result = state.newest(await run_ladder(ladder, steps, target), layers.found)
+        result = with_pinned(await run_ladder(ladder, steps, target), await layers.pinned())
+        result = state.newest(result, layers.found)
         return [layers.result(key, admitted) for key, admitted in result.best(target)], result
 
     return await run_layered(base, text, "text", options, target, search, trace_id)
@@ -100,6 +101,13 @@ class _Layers:
                 score = rest[key].score if key in rest else 0.0
                 admitted[key] = replace(admission, score=max(weight * admission.score, score))
         return admitted
+
+    async def pinned(self) -> dict[int, int]:
+        """Chunk → the rule that puts it first."""
+        evidence, pinned = await self.state.pinned()
+        if evidence is not None:
+            self._first |= {found.chunk.key: (evidence, found) for found in pinned}
+        return {found.chunk.key: found.pinned for found in pinned}
 
     def found(self, key: int) -> Found:
         return self._first[key][1]

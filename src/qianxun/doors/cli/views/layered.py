@@ -83,7 +83,12 @@ def _title(rank: int, result: LayeredResult) -> Text:
     title.append(f"{result.score:.2f} ", style="bold green")
     title.append(bar(result.score, BAR) + " ", style=COLOURS.get(result.strategy, "white"))
     strategy = label("strategies", result.strategy)
-    title.append(tr(f"第 {result.layer} 层 {strategy}  ", f"layer {result.layer} {strategy}  "), style="dim")
+    by = (
+        tr(f"第 {result.layer} 层 {strategy}  ", f"layer {result.layer} {strategy}  ")
+        if result.layer
+        else f"{strategy}  "
+    )
+    title.append(by, style="dim")
     return title.append_text(place_of(result.doc))
 
 

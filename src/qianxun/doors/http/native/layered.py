@@ -28,7 +28,7 @@ class TablesRequest(with_options(TablesOptions, "", WithQuery)):  # type: ignore
     filters: Filters | None = None
 
 
-Strategy: TypeAlias = Literal["vector", "keyword", "expansion", "structure", "semantic"]
+Strategy: TypeAlias = Literal["vector", "keyword", "expansion", "structure", "semantic", "rule"]
 ChunkOwn: Final = response("ChunkOwn", Chunk, only=("content", "metadata"))
 _BESIDE: Final[Mapping[str, Any]] = {"strategy": Strategy, "chunk": ChunkOwn | None}
 TextRecalled: Final = response("TextRecalled", Chunk, LayeredResult, without=("doc_name", "table"), **_BESIDE)
