@@ -17,6 +17,7 @@ from qianxun.index.milvus import states
 from qianxun.index.milvus.conditions import among
 from qianxun.index.milvus.server import Address, Milvus
 from qianxun.testing.milvus import LightServer
+from tests.engine.purging import correct_and_purge
 from tests.index.test_postgres_engine import DOCUMENTS, found
 from tests.models.embedding_service import DIMENSION, serving, well
 
@@ -52,6 +53,14 @@ def test_an_engine_over_milvus_keeps_its_promises(tmp_path: Path, milvus: LightS
             assert await engine.admin.rebuild(base) == 2
             assert (await engine.admin.verify(base)).is_clean
             assert await found(engine, base, "红楼梦甄士隐", top_k=1) == {"b"}
+            before = {name: _build(milvus, chosen, name) for name in (base, other)}
+            await correct_and_purge(engine, base)
+            # The collection that had it is gone, and only that.
+            assert {name: _build(milvus, chosen, name) == built for name, built in before.items()} == {
+                base: False,
+                other: True,
+            }
+            assert (before[base] in _names(milvus), before[other] in _names(milvus)) == (False, True)
             await engine.delete_knowledge_base(base)
             await engine.delete_knowledge_base(other)
 
@@ -62,6 +71,21 @@ def test_an_engine_over_milvus_keeps_its_promises(tmp_path: Path, milvus: LightS
 
 def _health(chosen: Settings) -> tuple[BaseHealth, ...]:
     return examine(chosen).bases
+
+
+def _build(server: LightServer, chosen: Settings, base: int) -> str:
+    """The collection that a base is searched in."""
+    milvus = Milvus(Address(server.uri))
+    name, _ = states.load(milvus, states.alias_of(schema_for(chosen), base)) or ("", None)
+    milvus.close()
+    return name
+
+
+def _names(server: LightServer) -> list[str]:
+    milvus = Milvus(Address(server.uri))
+    names = milvus.names()
+    milvus.close()
+    return names
 
 
 def _lose(server: LightServer, chosen: Settings, base: int) -> None:

@@ -12,6 +12,7 @@ from qianxun.core.errors import RecallFailed, RetrieverUnavailable
 from qianxun.core.types import Eq
 from qianxun.engine.settings import Settings, load
 from qianxun.testing.postgres import Server
+from tests.engine.purging import correct_and_purge
 from tests.models.embedding_service import DIMENSION, serving, well
 
 DOCUMENTS = [
@@ -54,6 +55,7 @@ def test_an_engine_over_postgresql_keeps_its_promises(tmp_path: Path, index_url:
             assert await found(engine, base, "红楼梦甄士隐", top_k=1) == {"b"}
             assert await engine.admin.rebuild(base) == 2
             assert (await engine.admin.verify(base)).is_clean
+            await correct_and_purge(engine, base)
             await engine.delete_knowledge_base(base)
             await engine.delete_knowledge_base(other)
 

@@ -76,6 +76,12 @@ async def stored(one: RedisCache, key: str = "", recall: Recall = ANSWER) -> Non
     await asyncio.gather(*one._storing)
 
 
+def keys(server: Any, base: int) -> list[bytes]:
+    """Under which the server has answers of a base."""
+    with server.client() as client:
+        return list(client.keys(f"rag:retrieval:{base}:*"))
+
+
 def engine(folder: Path, url: str) -> Any:
     settings = load(environment={}, arguments={"data": str(folder), "vectorization.model": "none", "cache.url": url})
     return Engine.open(settings=settings)
@@ -95,7 +101,7 @@ def test_what_one_process_stored_another_reads_as_it_was(url: str) -> None:
 
 
 def test_an_engine_that_opens_the_same_records_later_finds_the_answers_and_no_outdated_ones(
-    url: str, tmp_path: Path
+    url: str, server: Any, tmp_path: Path
 ) -> None:
     async def work() -> None:
         async with engine(tmp_path, url) as opened:
@@ -114,6 +120,14 @@ def test_an_engine_that_opens_the_same_records_later_finds_the_answers_and_no_ou
             after = await opened.retrieve(kb.id, "住院报销", mode="fulltext")
             assert not after.from_cache
             assert "一" not in [one.chunk.doc_id for one in after.found]
+            # The server still has answers of before, until there is a purge; those of other bases stay.
+            other = await opened.create_knowledge_base("别的")
+            await opened.retrieve(other.id, "住院报销", mode="fulltext")
+            await stored(opened.cache)
+            assert [len(keys(server, one)) > 0 for one in (kb.id, other.id)] == [True, True]
+            await opened.add_documents(kb.id, [Document("三", "住院报销八成。", user_id="u_9")])
+            assert (await opened.governance.receipts.purge_subject("u_9")).is_complete
+            assert [len(keys(server, one)) > 0 for one in (kb.id, other.id)] == [False, True]
 
     run(work)
 
