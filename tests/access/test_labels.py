@@ -93,6 +93,22 @@ def test_a_principal_reads_and_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(Forbidden):
             _ = alice.governance.audit
         assert await ids(engine, kb, "user:alice") == {"a"}
+        # Nor anything of a base in which nothing has labels, nor bases themselves.
+        plain = (await engine.create_knowledge_base("人人可见", model="none")).id
+        await engine.add_documents(plain, [Document("a", "内容")])
+        for refused in (
+            lambda: alice.add_documents(plain, [Document("b", "内容")]),
+            lambda: alice.delete_document(plain, "a"),
+            lambda: alice.contents.delete(plain, ["a"]),
+            lambda: alice.configure(plain, {"search.fusion": "rrf"}),
+            lambda: alice.rename(plain, "另一个"),
+            lambda: alice.admin.rebuild(plain),
+            lambda: alice.delete_knowledge_base(plain),
+            lambda: alice.create_knowledge_base("我的"),
+        ):
+            with pytest.raises(Forbidden):
+                await refused()
+        assert [one.doc_id for one in await alice.documents(plain)] == ["a"]
 
     told(tmp_path, story)
 

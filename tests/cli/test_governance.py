@@ -60,6 +60,38 @@ def test_documents_are_listed_by_what_is_known_of_them(handbook: Run) -> None:
     )
 
 
+def test_labels_decide_what_a_principal_is_shown(handbook: Run) -> None:
+    named = {one["name"]: one["doc_id"] for one in handbook("kb", "documents", "手册", "--json").json["documents"]}
+    prices, folder = named["价目.csv"], "文件"
+
+    def seen(*principal: str) -> set[str]:
+        listed = handbook(*principal, "kb", "documents", "手册", "--json").json["documents"]
+        found = handbook(*principal, "search", "QH-2087 差旅", "--kb", "手册", "--json").json["chunks"]
+        assert {one["doc_id"] for one in found} <= {one["doc_id"] for one in listed}
+        return {one["name"] for one in listed}
+
+    bob, finance = ("--principal", "user:bob"), ("--principal", "user:eve,group:财务")
+    assert handbook("access", "list", "--kb", "手册").code == 0
+    assert seen(*bob) == {"制度.md", "价目.csv"}
+    given = handbook("access", "set", "价目.csv", "--kb", "手册", "--label", "group:财务", "--json").json["documents"]
+    assert [(one["doc_id"], one["labels"], one["is_own"]) for one in given] == [(prices, ["group:财务"], True)]
+    assert (seen(), seen(*bob), seen(*finance)) == ({"制度.md", "价目.csv"}, {"制度.md"}, {"制度.md", "价目.csv"})
+    assert handbook("access", "rules", "set", folder, "--kb", "手册", "-l", "user:bob").code == 0
+    assert (seen(*bob), seen(*finance)) == ({"制度.md"}, {"价目.csv"})
+    listed = handbook("access", "list", "--kb", "手册", "--json").json
+    assert listed["labels"] == {"group:财务": 1, "user:bob": 1}
+    assert handbook("access", "list", "--kb", "手册", "--label", "user:bob").out.count("规则") == 1
+    assert len(handbook("access", "rules", "list", "--kb", "手册", "--json").json["rules"]) == 1
+    assert handbook("access", "clear", prices, "--kb", "手册").code == 0
+    assert seen(*bob) == {"制度.md", "价目.csv"}
+    assert handbook("access", "rules", "remove", folder, "--kb", "手册", "--json").json["removed"]
+    assert seen(*finance) == {"制度.md", "价目.csv"}
+    for wrong in (("access", "set", prices, "--kb", "手册", "--label", "财务"), ("--principal", "财务", "kb", "list")):
+        assert handbook(*wrong).code == 2
+    for refused in (("verify",), ("kb", "delete", "手册", "--yes"), ("kb", "learn", "手册"), ("access", "list")):
+        assert handbook(*bob, *refused, *(("--kb", "手册") if refused[0] == "access" else ())).code != 0, refused
+
+
 def test_quotas_are_set_and_shown(handbook: Run) -> None:
     assert handbook("quotas", "set", "--tenant", "local", "--documents", "2", "--searches", "60").code == 0
     assert handbook("quotas", "set", "--tenant", "local", "--searches", "none").code == 0

@@ -32,7 +32,9 @@ def text(told: CallToolResult) -> str:
     return only.text
 
 
-def test_a_client_that_starts_it_finds_and_reads(handbook: Run, tmp_path: Path) -> None:
+def test_a_client_that_starts_it_finds_and_reads_what_its_principal_may_see(
+    handbook: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story() -> None:
         started = StdioServerParameters(
             command=QIANXUN[0], args=[*QIANXUN[1:], "mcp", "--kb", "手册"], env=dict(os.environ), cwd=tmp_path
@@ -52,8 +54,15 @@ def test_a_client_that_starts_it_finds_and_reads(handbook: Run, tmp_path: Path) 
             assert "升降书桌" in rows.structured_content["passages"][0]["text"]
             wrong = await asking.call_tool("fetch", {"id": "没有"})
             assert wrong.is_error
+            hidden = await asking.call_tool("retrieve", {"query": "内部的折扣", "mode": "fulltext"})
+            assert "三折" not in text(hidden)
 
     assert handbook("kb", "create", "别的").code == 0
+    (tmp_path / "内部.txt").write_text("内部的折扣是三折。", "utf-8")
+    assert handbook("add", str(tmp_path / "内部.txt"), "--kb", "手册").code == 0
+    assert "三折" in handbook("search", "内部的折扣", "--kb", "手册").out
+    assert handbook("access", "set", "内部.txt", "--kb", "手册", "--label", "group:财务").code == 0
+    monkeypatch.setenv("QIANXUN_ACCESS_PRINCIPAL", "user:bob")
     asyncio.run(asyncio.wait_for(story(), 300))
 
 

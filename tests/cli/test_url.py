@@ -58,6 +58,7 @@ SEARCHES = (
     ("住宿", "--type", "没有", "--no-fuzzy"),
     ("年休假 QH-2087", "--weights", "keyword=1", "--explain", "--top-k", "1"),
 )
+BOB = ("--principal", "user:bob,group:财务")
 
 
 @pytest.mark.parametrize("words", SEARCHES, ids=lambda words: words[0])
@@ -76,6 +77,11 @@ LAYERED = (
     ("texts", "年休假几天", "--explain"),
     ("texts", "住宿", "--type", "没有"),
 )
+
+
+def test_a_principal_is_named_through_the_service(handbook: Run, url: str) -> None:
+    asked = (*BOB, "search", "QH-2087", "--kb", "手册", "--json")
+    same(handbook(*asked), handbook("--url", url, *asked), *OF_THE_RUN)
 
 
 @pytest.mark.parametrize("words", LAYERED, ids=lambda words: words[1])

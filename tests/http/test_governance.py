@@ -6,6 +6,9 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
+from qianxun.core.errors import Forbidden
 from qianxun.core.types import Document
 from qianxun.doors.client import Client
 from qianxun.engine.admin.keys import issue_key
@@ -57,6 +60,21 @@ def test_the_client_does_what_the_engine_does(tmp_path: Path) -> None:
                 assert (page.total, len(page.documents)) == (2, 1)
                 hook, secret = await client.governance.webhooks.add("https://example.com/x", ["document.deleted"])
                 assert secret.startswith("whsec_")
+                access = client.governance.access
+                await access.set(base, ["甲"], ["group:财务"])
+                await access.set_rule(base, "乙", ["user:bob"])
+                assert await access.labels(base) == {"group:财务": 1, "user:bob": 1}
+                assert [one.doc_id for one in await access.list(base, label="user:bob")] == ["乙"]
+                assert [rule.prefix for rule in await access.rules(base)] == ["乙"]
+                for labels, expected in ((("user:bob",), {"乙"}), (("group:财务",), {"甲"}), (("role:无",), set())):
+                    async with client.as_principal(*labels) as seen:
+                        recall = await seen.retrieve(base, "报销")
+                        assert {found.chunk.doc_id for found in recall.results} == expected
+                        assert {one.doc_id for one in await seen.documents(base)} == expected
+                        with pytest.raises(Forbidden):
+                            await seen.governance.access.set(base, ["甲"], [])
+                await access.clear(base, ["甲"])
+                assert await access.remove_rule(base, "乙")
                 receipt = await client.governance.receipts.delete(base, ["甲"], purge=True)
                 assert receipt.is_complete
                 assert receipt == (await client.governance.receipts.list())[0]

@@ -53,7 +53,7 @@ from qianxun.jobs.operations import Operations
 from qianxun.models.registry import Registry
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records, bases, chunks, listing
-from qianxun.records.tenancy import BaseRecords
+from qianxun.records.tenancy import BaseRecords, read_only
 from qianxun.retrieve.recall_cache import Lifetimes
 from qianxun.retrieve.search_log import Journal
 
@@ -192,6 +192,7 @@ class Engine:
         ``user_id`` is its owner, whose registered models are the base's defaults. Raises AlreadyThere for a name that
         is taken, BadInput, NotFound or ModelUnavailable for a configuration or model that cannot be used.
         """
+        self._require_owner()
         changes = {**(config or {}), **({"user_id": user_id} if user_id else {})}
         chosen = await chosen_for(self.embeddings, self._models, self.settings.chunking, model, changes)
         created = await self.records.write(lambda tx: bases.create(tx, name, tenant=self.tenant, kind=kind, **chosen))
@@ -202,6 +203,7 @@ class Engine:
         """Renames a base. Raises AlreadyThere if another base of the tenant has the name."""
         from qianxun.engine.configure import rename
 
+        self._require_owner()
         return await rename(await self.base(knowledge_base), name)
 
     async def configure(
@@ -214,7 +216,7 @@ class Engine:
         """
         from qianxun.engine.configure import configure
 
-        async with self._opened(knowledge_base) as base:
+        async with self._changing(knowledge_base) as base:
             await asyncio.to_thread(self._models.check, changes, base.model)
             return await configure(base, changes, watch)
 
@@ -239,6 +241,7 @@ class Engine:
 
     async def delete_knowledge_base(self, knowledge_base: int) -> None:
         """Deletes a base with everything in it."""
+        self._require_owner()
         await self._bases.delete(knowledge_base, self.tenant)
 
     async def statistics(self, knowledge_base: int) -> dict[str, int]:
@@ -267,7 +270,7 @@ class Engine:
         from qianxun.core.ingest_types import Labels
         from qianxun.indexing.files import add_files
 
-        async with self._opened(knowledge_base) as base:
+        async with self._changing(knowledge_base) as base:
             return await add_files(
                 base,
                 [Path(path) for path in paths],
@@ -303,7 +306,7 @@ class Engine:
         from qianxun.core.ingest_types import Labels
         from qianxun.indexing.files import add_file
 
-        async with self._opened(knowledge_base) as base:
+        async with self._changing(knowledge_base) as base:
             accepted = await add_file(
                 base,
                 path,
@@ -339,7 +342,7 @@ class Engine:
         """
         from qianxun.indexing.add import add_documents, store_documents
 
-        async with self._opened(knowledge_base) as base:
+        async with self._changing(knowledge_base) as base:
             if wait:
                 return await add_documents(base, batch, watch, on_accepted)
             accepted = await store_documents(base, batch)
@@ -353,7 +356,7 @@ class Engine:
         """
         from qianxun.indexing.knowledge_base import KnowledgeBaseManager
 
-        async with self._opened(knowledge_base) as base:
+        async with self._changing(knowledge_base) as base:
             return await KnowledgeBaseManager(base).delete_document(doc_id, file_missing=file_missing)
 
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
@@ -379,6 +382,7 @@ class Engine:
         """Indexes and deletes documents of one base one by one or in batches."""
         from qianxun.indexing.knowledge_base import KnowledgeBaseManager
 
+        self._require_owner()
         return KnowledgeBaseManager(await self.base(knowledge_base), wake=self.wake)
 
     # ── recall ───────────────────────────────────────────────────────────────────────────────────
@@ -574,7 +578,7 @@ class Engine:
         """
         from qianxun.graph.build import graph_of
 
-        async with self._opened(knowledge_base) as base:
+        async with self._bases.opened(knowledge_base, self.tenant, self.principal) as base:
             return await graph_of(base, where)
 
     async def graph_keeper(self, knowledge_base: int) -> GraphCurator:
@@ -592,12 +596,12 @@ class Engine:
         def embedding(name: str) -> EmbeddingModel | None:
             return self.embeddings.get(*self.embeddings.choose(name, self.registry), self.registry)
 
-        return Admin(self.records, self._opened, embedding, lambda base, to: self._bases.move(base, self.tenant, to))
+        return Admin(self.records, self._changing, embedding, lambda base, to: self._bases.move(base, self.tenant, to))
 
     @property
     def contents(self) -> Contents:
         """The documents of a base as people look through them: pages, one in full, fields and values, previews."""
-        return Contents(self._own, self._opened, self.wake)
+        return Contents(self._own, self._changing, self.wake)
 
     @property
     def logs(self) -> Logs:
@@ -615,7 +619,7 @@ class Engine:
         from qianxun.indexing.maintenance import keep_up
         from qianxun.indexing.outbox_indexer import retry_due
 
-        async with self._opened(knowledge_base) as base:
+        async with self._changing(knowledge_base) as base:
             await retry_due(base)
             return await keep_up(base)
 
@@ -636,8 +640,14 @@ class Engine:
         """The opened base, for the parts of this package that work on one."""
         return await self._bases.seen(knowledge_base, self.tenant, self.principal)
 
-    def _opened(self, knowledge_base: int) -> AbstractAsyncContextManager[OpenBase]:
-        return self._bases.opened(knowledge_base, self.tenant, self.principal)
+    def _changing(self, knowledge_base: int) -> AbstractAsyncContextManager[OpenBase]:
+        self._require_owner()
+        return self._bases.opened(knowledge_base, self.tenant)
+
+    def _require_owner(self) -> None:
+        """Raises Forbidden for an engine that reads on behalf of a principal; also where nothing has labels."""
+        if self.principal is not None:
+            raise read_only(self.principal)
 
     def _own(self, knowledge_base: int) -> BaseRecords:
         return self._bases.own(knowledge_base, self.tenant, self.principal)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from qianxun.core.errors import BadInput
+from qianxun.core.governance.access import read_principal
 from qianxun.core.governance.actor import acting_as
 from qianxun.doors.cli.commands.ask import ask
 from qianxun.doors.cli.commands.bases import app as bases
@@ -40,7 +41,7 @@ from qianxun.doors.cli.commands.serve import serve
 from qianxun.doors.cli.commands.transfer import clone, export_file, import_file
 from qianxun.doors.cli.commands.worker import worker
 from qianxun.doors.cli.i18n import Language, out, set_language, tr
-from qianxun.doors.cli.session import Session, refuse_url
+from qianxun.doors.cli.session import Session, refuse_principal, refuse_url
 
 app = typer.Typer(
     name="qianxun",
@@ -54,6 +55,8 @@ app = typer.Typer(
 # Commands that work on the data folder itself, not through --url; the first ones need it for themselves.
 EXCLUSIVE = frozenset(("verify", "rebuild", "replay", "copy", "graph"))
 LOCAL = EXCLUSIVE | {"demo", "eval", "examples", "keys", "migrate", "quotas", "serve", "worker"}
+# Those that only read, and so can be run on behalf of a principal; where they would write they are refused later.
+READING = frozenset(("search", "ask", "chat", "texts", "tables", "show", "kb", "logs", "mcp"))
 
 
 def _version(is_set: bool) -> None:
@@ -98,15 +101,27 @@ def options(
             show_default=False,
         ),
     ] = None,
+    principal: Annotated[
+        str,
+        typer.Option(
+            metavar="L,...",
+            help="以谁的身份看：user:、group:、role: 开头 · see what one with these labels sees",
+            show_default=False,
+        ),
+    ] = "",
     verbose: Annotated[bool, typer.Option("--verbose", help="把日志与出错位置写到标准错误 · logs on stderr")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="版本号 · the version")
     ] = False,
 ) -> None:
     context.with_resource(acting_as(f"command:{_user()}"))
-    context.obj = Session(data, config, verbose, _address(url, data), key or "")
-    if (command := context.invoked_subcommand) in LOCAL:
+    seen_by = read_principal(principal) if principal else None
+    context.obj = Session(data, config, verbose, _address(url, data), key or "", seen_by)
+    command = context.invoked_subcommand or ""
+    if command in LOCAL:
         refuse_url(context.obj, command, alone=command in EXCLUSIVE)
+    if command not in READING:
+        refuse_principal(context.obj, command)
 
 
 def _user() -> str:

@@ -6,8 +6,8 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
@@ -19,6 +19,7 @@ from qianxun.core.errors import BadInput, NotFound
 from qianxun.doors.cli.i18n import tr
 
 if TYPE_CHECKING:
+    from qianxun.core.governance.access import Principal
     from qianxun.core.types import DocumentState, KnowledgeBase
     from qianxun.doors.client import Client
     from qianxun.engine.engine import Engine
@@ -45,6 +46,7 @@ class Session:
     verbose: bool = False
     url: str = ""  # of a service; "": the data folder itself
     key: str = field(default="", repr=False)
+    principal: Principal | None = None  # on whose behalf it reads; None: the owner, or whoever the key is for
 
     def settings(self) -> Settings:
         from qianxun.engine.settings import load
@@ -105,7 +107,9 @@ def with_library(session: Session, work: Callable[[Library], Awaitable[T]], *, m
     """Does the work with the service of ``--url``, or with the data folder as `with_engine` does."""
     if session.url:
         return with_client(session, work)
-    return with_engine(session.settings(), work, may_create=may_create)
+    if session.principal is None:
+        return with_engine(session.settings(), work, may_create=may_create)
+    return with_engine(session.settings(), lambda engine: work(engine.on_behalf_of(session.principal)))
 
 
 @contextmanager
@@ -122,21 +126,30 @@ def open_library(session: Session) -> Iterator[tuple[Library, asyncio.Runner]]:
 
 def _opened(session: Session) -> AbstractAsyncContextManager[Library]:
     if session.url:
-        from qianxun.doors.client import Client
+        return _client(session)
+    return _engine(session)
 
-        return Client(session.url, key=session.key)
+
+@asynccontextmanager
+async def _engine(session: Session) -> AsyncIterator[Engine]:
     from qianxun.engine.engine import Engine
 
-    return Engine.open(settings=session.settings(), background=False)
+    async with Engine.open(settings=session.settings(), background=False) as engine:
+        yield engine if session.principal is None else engine.on_behalf_of(session.principal)
+
+
+def _client(session: Session) -> Client:
+    from qianxun.doors.client import Client
+
+    labels = () if session.principal is None else sorted(session.principal.labels)
+    return Client(session.url, key=session.key, principal=labels)
 
 
 def with_client(session: Session, work: Callable[[Client], Awaitable[T]]) -> T:
     """Connects to the service of ``--url``, does the work, disconnects."""
 
     async def connected() -> T:
-        from qianxun.doors.client import Client
-
-        async with Client(session.url, key=session.key) as client:
+        async with _client(session) as client:
             return await work(client)
 
     return asyncio.run(connected())
@@ -161,6 +174,7 @@ def refuse_url(session: Session, command: str, *, alone: bool = False) -> None:
 
     ``alone``: it needs the data folder for itself, so that the service must be stopped first.
     """
+    refuse_principal(session, command)
     if not session.url:
         return
     stop = tr("；服务正用着那个目录，要先停下它", "; stop the service first, which owns the folder") if alone else ""
@@ -172,6 +186,15 @@ def refuse_url(session: Session, command: str, *, alone: bool = False) -> None:
         )
         + stop,
     )
+
+
+def refuse_principal(session: Session, command: str) -> None:
+    """Raises BadInput where ``--principal`` was given to a command that is for owners."""
+    if session.principal is not None:
+        raise BadInput(
+            tr(f"{command} 不能以某一主体的身份运行", f"{command} cannot be run on behalf of a principal"),
+            hint=tr("--principal 只用于检索、提问与查看；去掉它", "--principal is for reading alone: leave it out"),
+        )
 
 
 def program(settings: Settings) -> str:

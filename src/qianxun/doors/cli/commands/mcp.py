@@ -69,7 +69,7 @@ async def _serve(session: Session, library: Any, names: list[str], wire: Wire) -
     from qianxun.doors.mcp.ids import local_address, service_address
     from qianxun.doors.mcp.stdio import Answers, lines
 
-    if not session.url and (principal := session.settings().access.principal):
+    if not session.url and session.principal is None and (principal := session.settings().access.principal):
         from qianxun.core.governance.access import read_principal
 
         library = library.on_behalf_of(read_principal(principal))
