@@ -49,7 +49,7 @@ async def compared(
 
 
 def differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
-    return [name for name in one if one[name] != other[name]]
+    return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
 @pytest.mark.parametrize("labels", PRINCIPALS, ids=lambda labels: "+".join(labels) or "anybody")
