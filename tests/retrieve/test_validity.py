@@ -11,12 +11,15 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import delete
 
 from qianxun.bases.in_force import InForce, Period
 from qianxun.core.errors import BadInput, BadQuery
 from qianxun.core.governance.validity import AsOf, Validity
 from qianxun.core.types import Document, Recall
 from qianxun.engine.engine import Engine
+from qianxun.records import bases
+from qianxun.records.schema import ValidityRow
 from qianxun.retrieve.as_of import named_day, without_day
 from tests.hypothesis_settings import SLOW_OR_SHARED
 from tests.indexing.opened import opened
@@ -148,6 +151,14 @@ def test_when_the_successor_goes_what_it_replaced_is_in_force_again(tmp_path: Pa
             assert (await _ids(engine, kb))[0] == "old"
             await engine.add_documents(kb, [LIBRARY[1]])
             assert "old" not in await _ids(engine, kb)
+            # Of documents that were accepted before anything was read of them, a rebuild reads it.
+            with engine.records.writing() as tx:
+                tx.execute(delete(ValidityRow))
+                bases.revise(tx, kb)
+            assert "old" in await _ids(engine, kb)
+            await engine.admin.rebuild(kb)
+            assert "old" not in await _ids(engine, kb)
+            assert (await engine.document(kb, "new")).validity.read
             # People know better than the text: the new one begins later than it says.
             later = (date.today() + timedelta(days=400)).isoformat()
             await engine.add_documents(kb, [Document("new", NEW, name="新.docx", metadata={"valid_from": later})])

@@ -35,6 +35,7 @@ from qianxun.indexing.rule_vectors import store_rule_vectors
 from qianxun.records import bases, checksums, chunks, documents, graph, listing, outbox, pairs, terms
 from qianxun.records.chunks import Material
 from qianxun.records.database import open as database
+from qianxun.records.governance import validity
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ async def _rebuild(base: OpenBase, turn: Turn, model: EmbeddingModel | None, on_
     # The outbox may have rows that are in the records already: applying those again later changes nothing.
     sequence = await asyncio.to_thread(_indexed_sequence, base)
     mended = await asyncio.to_thread(_mend, base)
+    await asyncio.to_thread(_read_validity, base)
     built = await base.backend.build(base.id, stamp_for(base.about, model, base.analyser))
     try:
         total = await _fill(base, built, model, on_chunks)
@@ -106,6 +108,19 @@ def _mend(base: OpenBase) -> int:
     log.error("base %s: the chunks of %s documents are not what was written and are made anew", base.id, len(keys))
     with base.records.writing() as tx:
         return documents.prepare_again(tx, base.id, keys)
+
+
+def _read_validity(base: OpenBase) -> None:
+    """Notes when documents are in force that were accepted before programs read it."""
+    last, read = 0, 0
+    while True:
+        with base.records.writing() as tx:
+            last, fresh = validity.read_unread(tx, base.id, last, REBUILD_PAGE)
+        read += fresh
+        if not last:
+            break
+    if read:
+        log.info("base %s: read of %s documents when they are in force", base.id, read)
 
 
 async def _switch(base: OpenBase, turn: Turn, fresh: Serving) -> None:

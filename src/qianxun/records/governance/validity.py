@@ -10,8 +10,9 @@ from sqlalchemy import Connection, select
 from qianxun.core.governance.validity import Validity
 from qianxun.core.types import Document
 from qianxun.core.unicode import storable
-from qianxun.records.database.statements import insert_rows
+from qianxun.records.database.statements import insert_rows, select_in
 from qianxun.records.governance import corrections
+from qianxun.records.rows import metadata_of
 from qianxun.records.schema import DocumentRow, ValidityRow, VersionRow
 from qianxun.text.validity import validity_of
 
@@ -51,6 +52,27 @@ def write(tx: Connection, knowledge_base: int, versions: Sequence[tuple[int, int
         if known
     ]
     insert_rows(tx, ValidityRow, COLUMNS, values)
+
+
+def read_unread(tx: Connection, knowledge_base: int, after: int, limit: int) -> tuple[int, int]:
+    """Reads what the served versions of documents say of themselves, where nothing is noted: they may have been
+    accepted by a program that did not read it. Of the first ``limit`` documents ``after`` a key; returns the last key,
+    or 0 when there are no more, and of how many something is known now."""
+    at = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
+    columns = (DocumentRow.key, DocumentRow.doc_id, DocumentRow.served, VersionRow.content, VersionRow.extra)
+    own = (DocumentRow.knowledge_base_id == knowledge_base) & (DocumentRow.key > after)
+    query = select(*columns).join(VersionRow, at).where(own).order_by(DocumentRow.key).limit(limit)
+    found = tx.execute(query).all()
+    noted = select(ValidityRow.document_key, ValidityRow.generation)
+    known = {tuple(row) for row in select_in(tx, noted, ValidityRow.document_key, [row[0] for row in found])}
+    unread = [
+        (key, generation, Document(doc_id, content, metadata=metadata_of(extra)))
+        for key, doc_id, generation, content, extra in found
+        if (key, generation) not in known
+    ]
+    fresh = [one for one in unread if validity_of(one[2])]
+    write(tx, knowledge_base, fresh)
+    return (found[-1][0] if len(found) == limit else 0), len(fresh)
 
 
 def served(tx: Connection, knowledge_base: int) -> list[Served]:
