@@ -43,6 +43,28 @@ def test_a_chunk_is_edited_on_its_page_and_its_original_is_one_click_away(tmp_pa
             assert "先给" in text_of(again.text)
             undone = await browser.submit(page, f"{path}/{one.id}/undo", {"doc": "住院"})
             assert "已改写" not in text_of(undone.text)
+            parts = "住院报销比例为百分之八十五。\r\n\r\n起付线为八百元。"
+            divided = await browser.submit(page, path, {"kind": "split", "chunk": chunk, "doc": "住院", "text": parts})
+            assert [one.text for one in await browser.service.engine.chunks(base, "住院")] == parts.split("\r\n\r\n")
+            assert f'name="chunk" value="{chunk[:-1]}1"' in divided.text  # to be joined with
+            corrections = browser.service.engine.governance.corrections
+            split = (await corrections.page(base))[-1]
+            both = {"kind": "join", "chunk": [chunk, f"{chunk[:-1]}1"], "doc": "住院"}
+            await browser.submit(page, path, both)
+            assert len(await browser.service.engine.chunks(base, "住院")) == 1
+            for made in ((await corrections.page(base))[-1], split):
+                await browser.submit(page, f"{path}/{made.id}/undo", {"doc": "住院"})
+            given = {"kind": "metadata", "doc": "住院", "lines": "年份=2026\r\n部门=医保"}
+            await browser.submit(page, path, given)
+            state = await browser.service.engine.document(base, "住院")
+            assert (state.metadata["年份"], state.metadata["部门"]) == (2026, "医保")
+            # What has lost its words is given the chunk that it is about now.
+            noted = await corrections.add(base, "note", chunk_id=chunk, note="以医院为准")
+            await browser.service.engine.add_documents(base, [Document("住院", "住院报销七成。", name="住院.txt")])
+            waiting = await browser.open(page)
+            assert "换到现在的片段" in text_of(waiting.text)
+            await browser.submit(page, f"{path}/{noted.id}/move", {"doc": "住院", "chunk": chunk})
+            assert (await corrections.get(base, noted.id)).state == "applied"
             hidden = await browser.submit(page, path, {"kind": "disable", "chunk": chunk, "doc": "住院"})
             assert "停用片段" in text_of(hidden.text)
             renamed = await browser.submit(page, path, {"kind": "rename", "doc": "住院", "name": "住院办法"})

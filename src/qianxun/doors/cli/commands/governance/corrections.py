@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from qianxun.core.errors import BadInput
-from qianxun.core.governance.corrections import KINDS, LIKE, STATES
+from qianxun.core.governance.corrections import KINDS, LIKE, STATES, read_metadata_lines
 from qianxun.doors.cli.i18n import done, hint, out, print_json, print_plain, tr
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, find_document, session_of, with_library
 from qianxun.doors.cli.views.drawing import minutes, new_table, visible
@@ -180,9 +180,7 @@ def _change(
 ) -> dict[str, Any]:
     given: dict[str, Any] = {"text": _from_file(text), "parts": tuple(parts), "keywords": tuple(keywords)}
     given |= {"note": note, "name": name}
-    pairs = [one.partition("=") for one in metadata]
-    given["metadata"] = {key.strip(): _value(value) for key, sign, value in pairs if sign}
-    given["removed"] = tuple(key.strip() for key, sign, _ in pairs if not sign)
+    given |= read_metadata_lines(metadata)
     if kind in ("pin", "exclude"):
         given |= {"question": questions[0] if questions else "", "like": like}
     else:
@@ -192,15 +190,6 @@ def _change(
 
 def _from_file(text: str) -> str:
     return Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
-
-
-def _value(written: str) -> Any:
-    """Numbers and truths as such: 3, true; all else as it is written."""
-    try:
-        value = json.loads(written)
-    except ValueError:
-        return written
-    return value if isinstance(value, str | int | float | bool) else written
 
 
 @app.command(help="撤销，或否决一条提议 · take it back")

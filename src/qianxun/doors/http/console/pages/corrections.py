@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, cast
 
 from fastapi import APIRouter, Request, Response
 
 from qianxun.core.errors import BadInput
 from qianxun.core.governance.corrections import (
+    KINDS,
     OF_DOCUMENTS,
     STATES,
     ChangeFields,
     Correction,
     CorrectionKind,
     CorrectionQuery,
+    read_metadata_lines,
 )
 from qianxun.doors.http.console.forms import ConsoleRoute, Fields, form, query
 from qianxun.doors.http.console.labels import CORRECTION_KINDS, CORRECTION_STATES
@@ -25,7 +28,7 @@ router = APIRouter(route_class=ConsoleRoute)
 PATH: Final = "/console/bases/{knowledge_base_id}/corrections"
 SHOWN: Final = 50
 DECISIONS: Final = ("undo", "apply")
-OFFERED: Final = ("edit", "disable", "keywords", "questions", "note", "rename", "disable_document", "pin", "exclude")
+BLANK_LINE: Final = re.compile(r"\n[^\S\n]*\n")
 
 
 @router.get(PATH)
@@ -62,13 +65,13 @@ def described(one: Correction) -> str:
 async def add(request: Request, engine: TenantEngine, knowledge_base_id: BaseId) -> Response:
     fields = await form(request)
     kind = fields.text("kind")
-    if kind not in OFFERED:
+    if kind not in KINDS:
         raise BadInput(f"这里做不了“{kind[:20]}”", hint="在文档页上选")
     of_document = kind in OF_DOCUMENTS
     await engine.governance.corrections.add(
         knowledge_base_id,
         cast(CorrectionKind, kind),
-        chunk_id=() if of_document else fields.raw("chunk"),
+        chunk_id=() if of_document else fields.all("chunk"),
         doc_id=fields.raw("doc") if of_document else "",
         **_change(kind, fields),
     )
@@ -86,6 +89,10 @@ def _change(kind: str, fields: Fields) -> ChangeFields:
             return {"questions": lines}
         case "note":
             return {"note": fields.raw("text")}
+        case "split":
+            return {"parts": tuple(part for part in BLANK_LINE.split(fields.raw("text")) if part.strip())}
+        case "metadata":
+            return read_metadata_lines(lines)
         case "rename":
             return {"name": fields.text("name")}
         case "pin" | "exclude":
@@ -102,6 +109,9 @@ async def decide(
     if decision == "case":
         found, _ = await corrections.save_as_case(knowledge_base_id, number)
         note = translate(request, f"存入了评测集“{found.name}”", f"Kept in “{found.name}”")
+    elif decision == "move":
+        await corrections.move(knowledge_base_id, number, fields.all("chunk"))
+        note = translate(request, "换到了这里", "Moved")
     elif decision in DECISIONS:
         await (corrections.undo if decision == "undo" else corrections.apply)(knowledge_base_id, number)
         note = translate(request, "撤销了", "Undone") if decision == "undo" else translate(request, "生效了", "Applied")

@@ -81,7 +81,7 @@ async def document(request: Request, engine: TenantEngine, knowledge_base_id: Ba
         base=about,
         shown=shown,
         title=title_of(shown.state.name, shown.state.doc_id, shown.state.metadata),
-        blocks=[(block, ids[block.number]) for block in blocks],
+        blocks=[(block, ids[block.number], "".join(ids[block.number + 1 : block.number + 2])) for block in blocks],
         first=max(first, 0),
         size=SHOWN,
         entities=shown.entities[:ENTITIES],
