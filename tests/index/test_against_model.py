@@ -165,7 +165,7 @@ def test_scores_are_bm25(tmp_path: Path) -> None:
         idf = math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5))
         average = sum(len(other.split()) for other in texts) / len(texts)
         frequency = Counter(text.split())[term]
-        return idf * frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * len(text.split()) / average))
+        return idf * frequency * 1.4 / (frequency + 0.4 * (0.25 + 0.75 * len(text.split()) / average))
 
     async def match() -> dict[int, float]:
         index = await create(tmp_path, gram_weight=0.4).build(1, STAMP)

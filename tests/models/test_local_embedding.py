@@ -51,6 +51,14 @@ def test_pinned_vectors(model: LocalEmbedding) -> None:
 
 
 @needs_model
+def test_traditional_characters_are_read_as_simplified_ones(model: LocalEmbedding) -> None:
+    """The model has seen few of them; halves of surrogate pairs, which opencc does not take, are no obstacle."""
+    traditional, simplified = model.embed_passages(["發票丟了怎麼辦？\ud800 Ａ", "发票丢了怎么办？\ud800 Ａ"])
+    assert np.array_equal(traditional, simplified)
+    assert model.token_spans("發票丟了") == model.token_spans("发票丢了")
+
+
+@needs_model
 def test_rows_are_unit_vectors_in_order(model: LocalEmbedding) -> None:
     port: EmbeddingModel = model
     vectors = port.embed_passages(TEXTS)

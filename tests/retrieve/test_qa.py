@@ -28,7 +28,7 @@ from qianxun.retrieve.arms.qa import QUESTION_LEAD, QuestionArm
 from qianxun.testing.scripted import HashEmbedding
 
 MODEL = HashEmbedding()
-STAMP = IndexStamp(MODEL.name, MODEL.dimension, "zh-2")
+STAMP = IndexStamp(MODEL.name, MODEL.dimension, "zh-3")
 Work = Callable[[Index], Awaitable[None]]
 
 

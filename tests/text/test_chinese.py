@@ -174,3 +174,13 @@ def test_every_passage_contains_the_words_of_its_sentences() -> None:
         sentence = text[: text.find("。") + 1] or text[:40]
         asked = set(analyse_query(sentence).words)
         assert len(asked & set(words(text))) >= 0.8 * len(asked)
+
+
+def test_pairs_of_characters_of_words_without_meaning_are_not_searched_for() -> None:
+    """是什么 is rare in documents and would weigh more than what the question is about; pairs with a neighbour stay."""
+    asked = analyse_query("住院报销多少是什么")
+    assert {"住院", "院报", "报销", "销多"} <= set(asked.grams)
+    assert not {"多少", "少是", "是什", "什么"} & set(asked.grams)
+    assert {"什", "么"} <= set(asked.grams)  # tiers look at what characters a chunk shares with a question
+    assert {"是什", "什么"} <= set(analyse_query("是什么").grams)
+    assert "多少" in Analyser(["多少"]).analyse_query("住院报销多少").grams

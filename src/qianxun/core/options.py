@@ -48,11 +48,11 @@ AUTO: Final = "auto"  # … the query mode that leaves the choice to the questio
 class Bm25:
     """How soon a repeated term stops counting (``k1``), and how much the length of an entry counts (``b``)."""
 
-    k1: float = 1.2
+    k1: float = 0.4
     b: float = 0.75
 
 
-BM25 = Bm25()  # as tantivy and Lucene have it
+BM25 = Bm25()  # a third of Lucene's k1: docs/quality.md#bm25-的-k1
 
 
 # ── how a field is offered ───────────────────────────────────────────────────────────────────────

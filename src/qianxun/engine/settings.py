@@ -78,7 +78,7 @@ class Search:
     enable_rerank: bool = False  # true: with `rerank`, or else that of `rerank.model`, or "maxsim"; false: with none
     fuzzy: bool = True  # results that are alike or share a word, not only sure ones; guesses at mistyped words
     arms: tuple[str, ...] = ()  # arms of other packages that take part in searches; "-qa": without this one of ours
-    bm25_k1: float = 1.2  # how soon a repeated word stops counting; with another value a search takes longer
+    bm25_k1: float = 0.4  # how soon a repeated word stops counting; with another value a search takes longer
     bm25_b: float = 0.75  # how much the length of a chunk counts
     arm_seconds: float = 10.0  # the deadline of each arm
     rerank_seconds: float = 10.0  # after which the fused order is returned

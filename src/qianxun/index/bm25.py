@@ -1,4 +1,8 @@
-"""BM25 as tantivy counts it, for backends that score with numpy: the constants, the rounded lengths, the ceiling."""
+"""BM25 as the embedded index counts it, also for backends that score with numpy: constants, rounded lengths, ceiling.
+
+tantivy's constants cannot be set. What is written `REPEATED` times is scored by its k1 as what is written once is by a
+part of that: n·f ÷ (n·f + k1·d) is f ÷ (f + k1/n·d), lengths and their average growing alike.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.core.types import Bm25
+from qianxun.core.types import BM25, Bm25
 from qianxun.index.shared import SCORE_DECIMALS
 
+TANTIVY: Final = Bm25(1.2, 0.75)
+REPEATED: Final = round(TANTIVY.k1 / BM25.k1)  # times that every token is written
 TOKEN: Final = re.compile(r"[^ \t\n\f\r]+")  # what tantivy's whitespace tokenizer keeps
 _UNEVEN: Final = ("  ", "\t", "\n", "\f", "\r")
 # Characters that stand in a tenth of 10,000 passages of `zh_scale_200k`, most frequent first. Among some documents
@@ -51,21 +57,22 @@ def _norms() -> NDArray[np.int64]:
     return np.array([value(code) for code in range(256)], dtype=np.int64)
 
 
-NORMS: Final = _norms()
+_WRITTEN_NORMS: Final = _norms()
+NORMS: Final[NDArray[np.float64]] = _WRITTEN_NORMS / REPEATED
 
 
 def norm_codes(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """The byte that stands for each length: of the longest that is no longer."""
-    return np.searchsorted(NORMS, lengths, side="right") - 1
+    return np.searchsorted(_WRITTEN_NORMS, lengths * REPEATED, side="right") - 1
 
 
 def damping(average: float, bm25: Bm25) -> NDArray[np.float64]:
     """k1 (1 − b + b · length ÷ average) for each code of a length."""
-    found: NDArray[np.float64] = bm25.k1 * (1 - bm25.b + bm25.b * NORMS.astype(np.float64) / average)
+    found: NDArray[np.float64] = bm25.k1 * (1 - bm25.b + bm25.b * NORMS / average)
     return found
 
 
-def average_length(total: int, entries: int) -> float:
+def average_length(total: float, entries: int) -> float:
     return total / entries if total else 1.0
 
 

@@ -62,6 +62,7 @@ class ModelCard(_Card):
     pooling: Literal["cls", "mean"]
     query_prefix: str = ""
     passage_prefix: str = ""
+    reads_simplified: bool = False  # texts in traditional characters are given to it in simplified ones
     calibration: tuple[float, float] | None = None
     hybrid: tuple[float, float] | None = None
     reranked: tuple[float, float] | None = None

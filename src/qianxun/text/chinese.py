@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from qianxun.core.errors import BadInput
 from qianxun.core.types import Terms
 
-ANALYSIS_VERSION: Final = "zh-2"
+ANALYSIS_VERSION: Final = "zh-3"
 """Changes whenever the same chunk would give other tokens: an index built by another version is rebuilt."""
 
 LEXICON: Final = Path(__file__).parent / "lexicon"
@@ -95,6 +95,11 @@ def fold(text: str) -> str:
     if traditional.search(text):
         text = _to_simplified().convert(text)
     return text
+
+
+def simplified(text: str) -> str:
+    """A text without halves of surrogate pairs in simplified characters, otherwise as it is."""
+    return _to_simplified().convert(text) if _folding()[1].search(text) else text
 
 
 def _plain(found: re.Match[str]) -> str:
@@ -261,14 +266,24 @@ class Analyser:
         return bool(self._jieba.has_word(fold(word)))
 
     def analyse_query(self, text: str) -> Terms:
-        """Words and grams of a question, each once; words that carry no meaning only when there is nothing else."""
+        """Words and grams of a question, each once; words that carry no meaning, and pairs of their characters, only
+        when there is nothing else."""
         return self._analysed(text)  # a question is analysed by every step that looks for it
 
     def _analyse_query(self, text: str) -> Terms:
         folded = fold(text)
         words = tuple(dict.fromkeys(self._words(folded)))
-        meaningful = tuple([word for word in words if word not in STOP_WORDS or word in self._own])
-        return Terms(meaningful or words, tuple(dict.fromkeys(_spaced_grams(folded).split())))
+        grams = dict.fromkeys(_spaced_grams(folded).split())
+        meaningful = tuple([word for word in words if not self._is_stop(word)])
+        if not meaningful or len(meaningful) == len(words):
+            return Terms(meaningful or words, tuple(grams))
+        idle = "".join([word if self._is_stop(word) else " " for word in self._jieba.cut(folded)])
+        for at in range(len(idle) - 1):
+            grams.pop(idle[at : at + 2], None)
+        return Terms(meaningful, tuple(grams))
+
+    def _is_stop(self, word: str) -> bool:
+        return word in STOP_WORDS and word not in self._own
 
     def _cut(self, folded: str) -> list[str]:
         words: list[str] = []

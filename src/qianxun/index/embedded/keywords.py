@@ -29,6 +29,7 @@ from qianxun.core.system.gc_pause import paused_collection
 from qianxun.core.system.shortages import shortage_of_rust
 from qianxun.core.types import BM25, Bm25, Keys, TermCounts, Terms
 from qianxun.index import shared
+from qianxun.index.bm25 import REPEATED, TANTIVY
 from qianxun.index.embedded.checked_files import check_in_turns
 from qianxun.index.embedded.population import Members, Postings, among
 from qianxun.index.embedded.population import match as match_among
@@ -52,6 +53,7 @@ CACHED_TERMS = 50_000  # terms whose frequency a view keeps
 META = "meta.json"
 CHECKED = "checked"  # tantivy leaves alone what it does not know
 FOOTER_MAGIC = 1337
+SCALE = (BM25.k1 + 1) / (TANTIVY.k1 + 1)  # from tantivy's scores to those of the default constants
 PIECE_BYTES = 1 << 18  # of a file that are checked at a time
 
 
@@ -163,7 +165,7 @@ class Keywords:
             for row in purged:
                 writer.delete_documents_by_term("row", row)
             for row, word, gram in zip(rows, words, grams, strict=True):
-                writer.add_document(Document(row=row, words=writable(word), grams=writable(gram)))
+                writer.add_document(Document(row=row, words=_repeated(word), grams=_repeated(gram)))
 
     def truncate(self, next_row: int, purged: Sequence[int]) -> None:
         """Deletes what an unfinished write left: every row from ``next_row`` on, and what was to be purged."""
@@ -202,6 +204,10 @@ class Keywords:
                     writer.wait_merging_threads()
                 raise
             writer.wait_merging_threads()
+
+
+def _repeated(tokens: str) -> str:
+    return " ".join([writable(tokens)] * REPEATED)
 
 
 def meta_checksum(folder: Path) -> int:
@@ -293,7 +299,7 @@ def match(
 ) -> Matched:
     """The best allowed rows, ``rows`` being all there are. All that tie at the cut come, for the caller to order.
 
-    tantivy's constants cannot be set. With others, what it finds best by its own is scored again, exactly.
+    tantivy counts by the default constants (`index.bm25`). By others, what it finds best is scored again, exactly.
 
     Characters that occur nearly everywhere count only when the query has nothing else: see `_informative`.
     """
@@ -440,7 +446,7 @@ def _search(
         scores, addresses, found = _hits(view, query, fetch)
         if not addresses:
             return np.empty(0, dtype=np.int64), np.empty(0)
-        scores = scores.round(SCORE_DECIMALS)
+        scores = (scores * SCALE).round(SCORE_DECIMALS)
         slots = _slots(rows, found)
         last, passes = scores[-1], rows[slots] == found
         if allowed is not None:
@@ -467,14 +473,15 @@ def _clauses(explanation: dict[str, Any]) -> Sequence[dict[str, Any]]:
 
 
 def _term_score(clause: dict[str, Any], bm25: Bm25) -> float:
-    """A term's score (k1 + 1) · idf · freq ÷ (freq + k1 · (1 − b + b · length ÷ average)), with other constants."""
+    """A term's score (k1 + 1) · idf · freq ÷ (freq + k1 · (1 − b + b · length ÷ average)), with other constants, from
+    tantivy's, whose counts are of what is written."""
     term = clause
     while not term["description"].startswith("TermQuery"):  # within its boost
         term = term["details"][0]
     share = term["details"][-1]
     freq, _, _, length, average = (part["value"] for part in share["details"])
-    damping = bm25.k1 * (1 - bm25.b + bm25.b * length / average)
-    ratio = (bm25.k1 + 1) / (BM25.k1 + 1) * freq / (freq + damping) / share["value"]
+    damping = REPEATED * bm25.k1 * (1 - bm25.b + bm25.b * length / average)
+    ratio = (bm25.k1 + 1) / (TANTIVY.k1 + 1) * freq / (freq + damping) / share["value"]
     return float(clause["value"] * ratio)
 
 

@@ -58,6 +58,6 @@ def _members(rows: Rows, population: Population) -> Members:
     codes = _codes(rows, first, last)
     entries = int(np.count_nonzero(searched))
     averages = {
-        name: scoring.average_length(int(scoring.NORMS[own[holds]].sum()), entries) for name, own in codes.items()
+        name: scoring.average_length(float(scoring.NORMS[own[holds]].sum()), entries) for name, own in codes.items()
     }
     return Members(mask, numbers, first, holds, codes, entries, averages)

@@ -20,6 +20,7 @@ from qianxun.core.limits import MIB
 from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import BM25, Bm25, Keys, Terms
 from qianxun.index import bm25 as scoring
+from qianxun.index.bm25 import REPEATED, TANTIVY
 from qianxun.index.shared import SCORE_DECIMALS, Require, distinct, unusable
 
 if TYPE_CHECKING:
@@ -84,11 +85,12 @@ class Members:
     )
 
     def postings(self, name: str, rows: Keys, scores: NDArray[np.float64], average: float) -> Postings:
-        """Of a term, from its scores without its rarity: (k1 + 1) · times ÷ (times + damping)."""
+        """Of a term, from tantivy's scores without its rarity: (k1 + 1) · times ÷ (times + damping), times and the
+        ``average`` length as they are written."""
         if len(rows) and (rows.min() < self.first or rows.max() >= self.first + len(self.holds)):
             raise unusable("关键词索引与其余部分不符")
-        damping = scoring.damping(average, BM25)[self.codes[name][rows - self.first]]
-        share = np.minimum(scores / (BM25.k1 + 1), 1 - 1e-7)
+        damping = scoring.damping(average / REPEATED, BM25)[self.codes[name][rows - self.first]]
+        share = np.minimum(scores / (TANTIVY.k1 + 1), 1 - 1e-7)
         times = np.clip(np.round(share * damping / (1 - share)), 1, MOST_TIMES).astype(np.uint8)
         is_short = self.first + len(self.holds) < 2**31
         return Postings(rows.astype(np.int32 if is_short else np.int64), times)

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.types import Vector, Vectors
+from qianxun.core.unicode import sound_text
 from qianxun.core.vectors import unit_rows
 from qianxun.models.cards import ModelCard, card
 from qianxun.models.local.onnx import OnnxModel
+from qianxun.text.chinese import simplified
 
 if TYPE_CHECKING:
     from qianxun.models.local.onnx import Encoding
@@ -87,7 +89,11 @@ class LocalEmbedding:
 
     def token_spans(self, text: str) -> list[tuple[int, int]]:
         """The span of each of the `token_vectors`."""
-        return self._onnx.spans(text)
+        return self._onnx.spans(self._read(text))
+
+    def _read(self, text: str) -> str:
+        """The text as the model reads it best. Characters stand for characters, so that spans hold for both."""
+        return simplified(sound_text(text)) if self._card.reads_simplified else text
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         rows = np.empty((len(texts), self.dimension), np.float32)
@@ -107,7 +113,7 @@ class LocalEmbedding:
 
     def _batches(self, texts: Sequence[str]) -> list[Batch]:
         """Texts of similar length together, longest first, so that no core ends with a long one."""
-        encodings = self._onnx.encode(texts)
+        encodings = self._onnx.encode([self._read(text) for text in texts])
         lengths = np.array([len(encoding) for encoding in encodings])
         order = np.argsort(-lengths, kind="stable")
         cuts = _cut(order, lengths, self._batch_size, self._batch_tokens)
