@@ -41,7 +41,7 @@ def rarity(counts: TermCounts) -> dict[str, float]:
 
 def matched_in(folded: str, words: Iterable[str]) -> tuple[str, ...]:
     """The words of a query that are in a folded text, in the query's order."""
-    return tuple(word for word in words if occurs_in(word, folded))
+    return tuple([word for word in words if word in folded and occurs_in(word, folded)])
 
 
 def matched_under(folded: str, headings: Iterable[str], words: Iterable[str]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from qianxun.records.database.statements import (
     in_slices,
     insert_rows,
     keys_of,
+    padded_keys,
     reading_damage,
     select_in,
     served_chunks,
@@ -210,8 +211,9 @@ def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[in
     sets = permitted_in(tx)
     shown = {} if sets is None else {f"set_{at}": number for at, number in enumerate(sets)}
     for part in in_slices(list(keys)):
-        numbered = {f"key_{at}": key for at, key in enumerate(part)}
-        query = _page_query(tx.dialect, len(part), None if sets is None else len(sets))
+        padded = padded_keys(part)
+        numbered = {f"key_{at}": key for at, key in enumerate(padded)}
+        query = _page_query(tx.dialect, len(padded), None if sets is None else len(sets))
         for row in query.rows(tx, {"knowledge_base": knowledge_base, **numbered, **shown}):
             if _is_sound(row):
                 found[row[0]] = _chunk(knowledge_base, row)

@@ -361,15 +361,18 @@ def highlights(
 
     Of several, those with the most matched characters are taken. ``folded``: the text, where that has been done.
     """
-    merged: list[tuple[Span, int]] = []
+    merged: list[tuple[int, Span]] = []  # with how many matched characters, less than none
+    latest = max(0, len(text) - window)  # where an excerpt may begin
     for start, end in spans(text, [word for word in words if len(word) > 1] or words, folded):
-        room = max(0, window - (end - start))
-        begin = max(0, min(start - room // 2, len(text) - window))
-        opened = (begin, max(end, min(len(text), begin + window)))
-        if merged and opened[0] < merged[-1][0][1]:
-            (first, last), weight = merged[-1]
-            merged[-1] = ((first, max(last, opened[1])), weight + end - start)
+        length = end - start
+        begin = start - (window - length) // 2 if length < window else start
+        begin = 0 if begin < 0 else latest if begin > latest else begin
+        close = begin + window
+        close = end if close < end else len(text) if close > len(text) else close
+        if merged and begin < merged[-1][1][1]:
+            weight, (first, last) = merged[-1]
+            merged[-1] = (weight - length, (first, close if close > last else last))
         else:
-            merged.append((opened, end - start))
-    best = sorted(sorted(merged, key=lambda excerpt: (-excerpt[1], excerpt[0]))[:most])
-    return tuple(text[first:last] for (first, last), _ in best)
+            merged.append((-length, (begin, close)))
+    best = sorted(place for _, place in sorted(merged)[:most])
+    return tuple([text[first:last] for first, last in best])

@@ -189,6 +189,7 @@ def _reads_documents(statement: Select[Any]) -> bool:
 
 
 IN_LIMIT = 500  # values in one list: every database takes so many
+PAGE = 10  # results of a search, mostly
 
 T = TypeVar("T")
 
@@ -219,10 +220,16 @@ class KeyedQuery:
                 yield from tx.execute(self.statement.where(self.column.in_(part)), own)
             return
         for part in in_slices(list(keys)):
-            size = min(1 << (len(part) - 1).bit_length(), IN_LIMIT)  # few lengths: the last key fills the list up
-            padded = (*part, *(part[-1],) * (size - len(part)))
+            padded = padded_keys(part)
             numbered = {f"key_{at}": key for at, key in enumerate(padded)}
-            yield from _keyed(self, tx.dialect, size).rows(tx, own | numbered)
+            yield from _keyed(self, tx.dialect, len(padded)).rows(tx, own | numbered)
+
+
+def padded_keys(keys: Sequence[int]) -> Sequence[int]:
+    """A list of one of few lengths, filled up with its last key: a statement is compiled for every length. Those of a
+    page are as they are."""
+    size = len(keys) if len(keys) == PAGE else min(1 << (len(keys) - 1).bit_length(), IN_LIMIT)
+    return keys if size == len(keys) else (*keys, *(keys[-1],) * (size - len(keys)))
 
 
 @lru_cache
