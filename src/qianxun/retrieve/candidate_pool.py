@@ -104,7 +104,8 @@ class ScoresByKey:
 
     def is_among(self, key: int, first: int) -> bool:
         """Whether a chunk is one of the ``first`` of the ranking."""
-        return self._rows.get(key, first) < first
+        row = self._rows.get(key)
+        return row is not None and row < first
 
     def score(self, key: int) -> float:
         """Zero for a chunk that is not in the ranking."""

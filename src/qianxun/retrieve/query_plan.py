@@ -172,8 +172,8 @@ async def _mentions(
     """
     if "@" not in text and "＠" not in text:
         titles = [] if chosen else _titles_in(text)
-        found = await asyncio.to_thread(_document_called, base, titles, where) if titles else frozenset[str]()
-        return text, found or chosen, []
+        called = await asyncio.to_thread(_document_called, base, titles, where) if titles else frozenset[str]()
+        return text, called or chosen, []
     named: frozenset[str] = frozenset()
     notes: list[Degraded] = []
     parts: list[str] = []
