@@ -208,14 +208,15 @@ def _repeats(scored: ScoredLine, chosen: ScoredLine) -> bool:
     """Returns True if a line has nothing new. Rows of a table are alike, and differ in their values."""
     if scored.line.is_row or chosen.line.is_row:
         return scored.line.text == chosen.line.text
-    own = frozenset(gram for gram in _grams(scored.line.text) if len(gram) > 1)
-    return len(own & _grams(chosen.line.text)) >= _REPEATS * len(own)
+    own = _pairs(scored.line.text)
+    return len(own & _pairs(chosen.line.text)) >= _REPEATS * len(own)
 
 
 @cached_texts(512)
-def _grams(text: str) -> frozenset[str]:
-    """Cached: a line is compared with every one that is chosen before it."""
-    return frozenset(grams(text))
+def _pairs(text: str) -> frozenset[str]:
+    """Its pairs of characters, and its runs of letters and digits. Cached: a line is compared with every one that is
+    chosen before it."""
+    return frozenset([gram for gram in grams(text) if len(gram) > 1])
 
 
 def _subject(scored: ScoredLine) -> str:

@@ -156,12 +156,14 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
     whole = sum(worth.values())
     wordless = 1.0 if query.names or query.kind == "summary" else 0.0  # 介绍一下甲公司: everything about it
     evidence = _evidence(offered) if query.days else {}
-    distinctive = _distinctive(query, offered)
+    # Every term in every line, compared once: in itself a line has most of what it has.
+    here = {term.text: [coverage(term.text, line.folded) for line in offered] for term in query.terms}
+    distinctive = _distinctive(query, offered, here)
     informative = {number: _informative(query, own) for number, own in distinctive.items()}
     sought = _informative(query, worth)
     found = []
-    for line in offered:
-        covers = {term.text: term_coverage(term, line, query) for term in query.terms}
+    for at, line in enumerate(offered):
+        covers = {term.text: term_coverage(term, line, query, here[term.text][at]) for term in query.terms}
         share = sum(worth[word] * cover for word, cover in covers.items()) / whole if whole else wordless
         fitting = _fitting(query, line)
         figure = _figure(query, fitting, sought)
@@ -176,13 +178,15 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
     return found
 
 
-def _distinctive(query: EvidenceQuery, offered: Sequence[Line]) -> dict[int, dict[str, float]]:
+def _distinctive(
+    query: EvidenceQuery, offered: Sequence[Line], here: Mapping[str, Sequence[float]]
+) -> dict[int, dict[str, float]]:
     """What a term is worth among the lines of each passage: what all of them have tells none from the others, and the
     passage is about it whether or not a line repeats it."""
     found: dict[int, dict[str, float]] = {}
-    for number, group in groupby(offered, key=lambda line: line.passage.number):
-        own = [line.folded for line in group]
-        counts = {term: sum(coverage(term.text, text) >= SHORT for text in own) for term in query.terms}
+    for number, group in groupby(range(len(offered)), key=lambda at: offered[at].passage.number):
+        own = list(group)
+        counts = {term: sum([here[term.text][at] >= SHORT for at in own]) for term in query.terms}
         found[number] = {
             term.text: term.share * math.log1p(len(own) / count) * (0.6 + 0.2 * min(len(term.text), 4))
             for term, count in counts.items()
@@ -202,9 +206,10 @@ def _worth(query: EvidenceQuery, offered: Sequence[Line]) -> dict[str, float]:
     return found
 
 
-def line_coverage(word: str, line: Line) -> float:
-    """How far a line has a word: itself, or through its surroundings."""
-    here = coverage(word, line.folded)
+def line_coverage(word: str, line: Line, here: float | None = None) -> float:
+    """How far a line has a word: itself (``here``, where that is known), or through its surroundings."""
+    if here is None:
+        here = coverage(word, line.folded)
     if here >= NAMED:
         return here
     if line.heading and coverage(word, line.heading) >= SHORT:
@@ -217,12 +222,13 @@ def line_coverage(word: str, line: Line) -> float:
     return max(here, around, BEFORE * coverage(word, line.before), TOPIC * coverage(word, line.first))
 
 
-def term_coverage(term: Term, line: Line, query: EvidenceQuery) -> float:
-    """How far a line covers a term of the question: has it, writes it otherwise, or has the figure it labels."""
-    here = line_coverage(term.text, line)
-    if any(other in line.folded for other in term.alike):
+def term_coverage(term: Term, line: Line, query: EvidenceQuery, here: float | None = None) -> float:
+    """How far a line covers a term of the question: has it (``here``, where that is known), writes it otherwise, or
+    has the figure it labels."""
+    here = line_coverage(term.text, line, here)
+    if term.alike and any(other in line.folded for other in term.alike):
         here = max(here, ALIKE)
-    if here < FORMAL and _is_formal(term, line):
+    if here < FORMAL and term.formal and _is_formal(term, line):
         here = FORMAL
     if term.parts and here < SHORT:
         here = max(here, SHORT * min(line_coverage(part, line) for part in term.parts))
