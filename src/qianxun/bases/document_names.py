@@ -22,10 +22,12 @@ Lookup: TypeAlias = Callable[[str], set[str]]  # the ids of the documents that a
 
 
 class DocumentNames:
-    """``by_letter``: (id, name) of documents by the first letter of either, as of ``state``; None: too many."""
+    """``by_letter``: (id, name) of documents by the first letter of either, as of ``state``; None: too many, or not
+    read, because this is the first question at that state: under writes without a pause there is no second."""
 
     def __init__(self, state: int = -1, by_letter: Mapping[str, list[tuple[str, str]]] | None = None) -> None:
         self.state, self.by_letter = state, by_letter
+        self._is_read = by_letter is not None
         self._called: dict[str, dict[str, set[str]]] = {}
 
     def called(self, letter: str) -> dict[str, set[str]]:
@@ -36,11 +38,12 @@ class DocumentNames:
     def current(self, tx: Connection, knowledge_base: int) -> DocumentNames:
         """These, or those of the records as they are now."""
         state = bases.generation(tx, knowledge_base)
-        if self.state == state or outbox.depth(tx, knowledge_base):
-            return self if self.state == state else DocumentNames()
+        if self.state != state or self._is_read or outbox.depth(tx, knowledge_base):
+            return self if self.state == state else DocumentNames(state)
+        self._is_read = True
         documents = listing.names(tx, knowledge_base, limit=MOST_NAMES + 1)
         if len(documents) > MOST_NAMES:
-            return DocumentNames(state)
+            return self
         by_letter = defaultdict(list)
         for doc_id, name in documents:
             for letter in {doc_id[:1], name[:1]}:
