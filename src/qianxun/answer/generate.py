@@ -16,8 +16,9 @@ from typing import Any, Final, TypeAlias
 from qianxun.answer.assemble import Given, as_context
 from qianxun.answer.draft import LONGEST_REPLY, AnswerDraft, ReplyReader, as_events, source_of
 from qianxun.answer.extractive.extractive import Quoted, extract, extract_sides
+from qianxun.answer.extractive.meaning import Likeness
 from qianxun.answer.extractive.sentence_scores import ScoredLine
-from qianxun.answer.extractive.sufficiency import Likeness, ReadEvidence, Sufficiency, enough, nearest, probable, read
+from qianxun.answer.extractive.sufficiency import ReadEvidence, Sufficiency, enough, nearest, probable, read
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.answer.verify.sentence_check import declines
@@ -199,7 +200,9 @@ class AnswerGenerator:
         given = as_context(context)
         questions = read_question(query).parts
         if questions and given.tie is None and given.passages:
-            return self._in_parts(query, questions, given)
+            in_parts = self._in_parts(query, questions, given)
+            if in_parts is not None:
+                return in_parts
         evidence = _read(_Offered(query, given.passages, given.tie))
         sufficiency = enough(evidence, self.likeness)
         if evidence.sides:
@@ -213,8 +216,10 @@ class AnswerGenerator:
             return sufficiency, _probably(query, likely)
         return sufficiency, declined(query, nearest=nearest(evidence))
 
-    def _in_parts(self, query: str, questions: Sequence[str], given: AnswerContext) -> tuple[Sufficiency, Answer]:
-        """Each question of several, answered or declined on its own. Where none has an answer, all are declined."""
+    def _in_parts(
+        self, query: str, questions: Sequence[str], given: AnswerContext
+    ) -> tuple[Sufficiency, Answer] | None:
+        """Each question of several, answered or declined on its own; None where none has an answer."""
         readings = [(part, _read(_Offered(part, given.passages))) for part in questions]
         verdicts = [
             Sufficiency(True, 1.0) if part in self.exact_parts else enough(evidence, self.likeness)
@@ -224,11 +229,12 @@ class AnswerGenerator:
         fit = sum(sufficiency.fit for sufficiency in verdicts) / len(verdicts)
         reason = f"资料没有讲到：{'、'.join(missing)}" if missing else ""
         sufficiency = Sufficiency(len(missing) < len(questions), fit, reason)
-        if not sufficiency:
-            likely = [line for _, evidence in readings if (line := probable(evidence, self.likeness))]
-            if likely and not self.only_sure:
-                return sufficiency, _probably(query, likely[0])
-            return sufficiency, declined(query, nearest=nearest(readings[0][1]))
+        likely = [
+            None if verdict or self.only_sure else probable(evidence, self.likeness)
+            for (_, evidence), verdict in zip(readings, verdicts, strict=True)
+        ]
+        if not sufficiency and not any(likely):
+            return None
         draft = AnswerDraft()
         for at, (part, evidence) in enumerate(readings):
             draft.add(f"{_NEW_PART if at else ''}{quotable(part)}：")
@@ -238,13 +244,18 @@ class AnswerGenerator:
                 numbers, _ = draft.number([replace(row, number=-_MOST_ROWS * (at + 1) + row.number) for row in rows])
                 draft.add(quotable(text), numbers)
                 continue
+            if (line := likely[at]) is not None:
+                draft.add(_PROBABLE if _HAN.search(query) else _PROBABLE_IN_ENGLISH)
+                numbers, _ = draft.number((line.line.passage,))
+                draft.add(_placed(line), numbers)
+                continue
             if not verdicts[at]:
                 draft.add(f"{NOT_FOUND}相关内容。" if _HAN.search(query) else "not in the sources.")
                 continue
             for quote in extract(evidence.query, evidence.scored):
                 numbers, _ = draft.number((quote.passage,))
                 draft.add(quote.shown.removeprefix("- "), numbers)
-        return sufficiency, draft.answer("extractive")
+        return sufficiency, draft.answer("extractive" if sufficiency else "probable")
 
     def decline(self, query: str, context: Given, reason: str = "") -> Answer:
         """That the passages do not answer, with what comes nearest in them."""
@@ -295,16 +306,20 @@ def _probably(query: str, line: ScoredLine) -> Answer:
 
 def _pointing(lead: str, scored: ScoredLine, form: Form) -> Answer:
     """A sentence of the sources under its document and heading, cited."""
+    draft = AnswerDraft()
+    draft.add(lead)
+    numbers, _ = draft.number((scored.line.passage,))
+    draft.add(_placed(scored), numbers)
+    return draft.answer(form)
+
+
+def _placed(scored: ScoredLine) -> str:
     passage = scored.line.passage
     headings = [str(one) for one in passage.metadata.get("headings") or ()][-1:]
     place = " ".join(dict.fromkeys(quotable(one) for one in (PurePath(passage.doc_name).stem, *headings) if one))
     text = " ".join(quotable(scored.line.text).split())
     shown = f"{text[:_SHOWN_LINE]}…" if len(text) > _SHOWN_LINE else text
-    draft = AnswerDraft()
-    draft.add(lead)
-    numbers, _ = draft.number((passage,))
-    draft.add(f"（{place}）{shown}" if place else shown, numbers)
-    return draft.answer(form)
+    return f"（{place}）{shown}" if place else shown
 
 
 def _joined(quoted: Sequence[Quoted], missing: Sequence[str] = ()) -> Answer:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from qianxun.answer.extractive.sufficiency import Likeness
+from qianxun.answer.extractive.meaning import Likeness
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.llm_step import adviser, list_of, model_step
 from qianxun.answer.state import Answering, AnswerState, Grade, Step, context_of

@@ -11,7 +11,7 @@ from typing import Final
 
 from qianxun.answer.assemble import passage
 from qianxun.answer.draft import AnswerDraft, as_events
-from qianxun.answer.extractive.sufficiency import Likeness
+from qianxun.answer.extractive.meaning import Likeness
 from qianxun.answer.generate import UNANSWERED, AnswerGenerator
 from qianxun.answer.llm_step import call_model, stream_model, writer
 from qianxun.answer.state import Answering, AnswerState, TableLack, TableReply, context_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
@@ -85,11 +85,13 @@ class EvidenceQuery:
     others: Mapping[str, str] = field(default_factory=dict)  # documents about something else (`other_documents`)
     is_why: bool = False
     is_list: bool = False  # it asks for every member: 有哪些
+    is_computed: bool = False  # it asks for a sum or a difference: 一共, 相差
     unit: str = ""  # 天 of 多少天
     label: tuple[str, Measure] | None = None  # of the figure that it asks for: 比例
 
 
-def evidence_query(text: str, doc_names: Iterable[str] = ()) -> EvidenceQuery:
+def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[str] = ()) -> EvidenceQuery:
+    """``people``: names in it that are words whatever a segmenter makes of them."""
     folded = fold(text)
     doc_names = tuple(doc_names)
     names = named_documents(folded, doc_names)
@@ -104,15 +106,16 @@ def evidence_query(text: str, doc_names: Iterable[str] = ()) -> EvidenceQuery:
         folded,
         kind,
         figure_kinds(folded),
-        _terms(rest),
-        _runs(rest),
-        _proper(rest),
+        _terms(rest, people),
+        _runs(rest, people),
+        _proper(rest) | {name for name in people if name in rest},
         days,
         frozenset(figure.written for figure in stated),
         names,
         {} if names else other_documents(folded, doc_names),
         kind == "explain" and bool(cue("explain.why").search(folded)),
         kind == "fact" and bool(cue("kind.list").search(folded)),
+        bool(cue("aggregate.operation").search(folded)),
         unit.group(1) if (unit := cue("number.unit").search(folded)) else "",
         figure_label(folded),
     )
@@ -228,7 +231,7 @@ def _start_in(name: str, text: str) -> str:
 # ── terms ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _terms(rest: str) -> tuple[Term, ...]:
+def _terms(rest: str, people: Sequence[str]) -> tuple[Term, ...]:
     labels = {
         _answer_noun(name.group())
         for found in cue("which.labelled").finditer(rest)
@@ -237,7 +240,7 @@ def _terms(rest: str) -> tuple[Term, ...]:
     shares: dict[str, float] = {}
     parts: dict[str, tuple[str, ...]] = {}
     run: list[str] = []
-    for segment, tag in (*_tagged(rest), ("", "")):
+    for segment, tag in (*_tagged(rest, people), ("", "")):
         word = segment.strip()
         share = 0.0
         if _is_term(word):
@@ -263,9 +266,9 @@ def _share(word: str, tag: str) -> float:
     return _VERB_SHARE if tag in ("v", "vd", "vi") else 1.0
 
 
-def _runs(rest: str) -> tuple[tuple[str, ...], ...]:
+def _runs(rest: str, people: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     found: list[list[str]] = [[]]
-    for segment in _segments(rest):
+    for segment, _ in _tagged(rest, people):
         word = segment.strip()
         if _is_term(word) or (word == "的" and found[-1]):
             found[-1].append(word)
@@ -302,11 +305,19 @@ def _answer_noun(label: str) -> str:
     return "".join(part for part, _ in parts)
 
 
-def _segments(text: str) -> Iterator[str]:
-    return (segment for segment, _ in _tagged(text))
+def _tagged(text: str, people: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The segments around the names of people, and these."""
+    if not people:
+        yield from _tagged_words(text)
+        return
+    for piece in re.split(f"({'|'.join(map(re.escape, people))})", text):
+        if piece in people:
+            yield piece, _PROPER[0]
+        else:
+            yield from _tagged_words(piece)
 
 
-def _tagged(text: str) -> Iterator[tuple[str, str]]:
+def _tagged_words(text: str) -> Iterator[tuple[str, str]]:
     """Segments without question words, with their parts of speech; 年 and 假 are 年假.
 
     What the segmenter only guesses to be a word (假能 of 年假能留到) is taken apart, and joined to what is before it
@@ -334,7 +345,7 @@ def _tagged(text: str) -> Iterator[tuple[str, str]]:
 def _is_term(word: str) -> bool:
     if not any(mark.isalnum() for mark in word) or word in STOP_WORDS or word in listed("filler.evidence"):
         return False
-    return not FILLER.fullmatch(word) and not cue("which.evidence").fullmatch(word)
+    return not any(pattern.fullmatch(word) for pattern in (FILLER, cue("which.evidence"), cue("aggregate.operation")))
 
 
 def stem(word: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -62,9 +62,9 @@ class Question:
         """With the weights of its significant words, which depend on the base."""
         return table_search_query(self.text, words)
 
-    def for_evidence(self, doc_names: Iterable[str] = ()) -> EvidenceQuery:
+    def for_evidence(self, doc_names: Iterable[str] = (), people: Sequence[str] = ()) -> EvidenceQuery:
         """Its terms, figures and times; names of documents, as far as it has them, are set apart."""
-        return evidence_query(self.text, doc_names)
+        return evidence_query(self.text, doc_names, people)
 
     def for_graph(self, analyser: Analyser, synonyms: Thesaurus | None = None) -> GraphQuery:
         """Its units; ``synonyms`` are those that the base's user gave."""

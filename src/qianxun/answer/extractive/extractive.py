@@ -9,10 +9,12 @@ from pathlib import PurePath
 from typing import Final
 
 from qianxun.answer.extractive.sentence_scores import ScoredLine, coverage
+from qianxun.answer.extractive.tiers import bounds_quantity
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.core.answer_types import Passage
 from qianxun.core.system.cache import cached_texts
 from qianxun.question.evidence_query import AnswerKind, EvidenceQuery
+from qianxun.question.words import cue
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import figures
 
@@ -23,12 +25,15 @@ MOST: Final[dict[AnswerKind, int]] = {
     "summary": 14,
 }  # of a side, where compared
 _NEAR: Final = {"fact": 0.85, "explain": 0.25, "comparison": 0.85, "summary": 0.13}  # of the best line's fit
+_NEAR_BOUND: Final = 0.7
+_MOST_BOUNDS: Final = 2
 _NEAR_WHY: Final = 0.5
 _MOST_WHY: Final = 3
 NO_CAUSE: Final = 0.75  # what a line is worth that names no cause, where one is asked for
 _CAUSE: Final = re.compile(
     "因|由于|原因|导致|致使|造成|引起|为了|所以|从而|以便|解释|缘|出于|源于|取决于|使得|鉴于|because|due to|since"
 )
+CLAIMED: Final = 0.85  # what a line is worth that only reports what somebody claims or asks for
 _MOST_ROWS: Final = 6  # of a table
 _BY_SCORE: Final = 0.15  # of a line's worth: of lines that fit alike, the one that the search found better
 _MOST_ITEMS: Final = 12  # of a list that is quoted with what opens it
@@ -80,7 +85,8 @@ def extract(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> tuple[Quoted,
         chosen = [one for side in sides for one in _understood(side, before)]
         chosen = list({one.line.at: one for one in chosen}.values())
     else:
-        chosen = _understood(_picked(query, usable), before)
+        picked = _with_list(query, _picked(query, usable), usable)
+        chosen = _understood([*picked, *_bounds(query, picked, usable)], before)
     return _quoted(chosen, query.kind in ("summary", "comparison"))
 
 
@@ -92,6 +98,23 @@ def extract_sides(sides: Iterable[tuple[EvidenceQuery, Sequence[ScoredLine]]]) -
         picked = _understood(_picked(query, usable), {one.line.at + 1: one for one in usable})
         chosen.update((one.line.at, one) for one in picked if one.line.at not in chosen)
     return _quoted(list(chosen.values()), may_list=True)
+
+
+def _bounds(query: EvidenceQuery, picked: Sequence[ScoredLine], usable: Sequence[ScoredLine]) -> list[ScoredLine]:
+    """Lines that set bounds for what the question states how much it is of: 15万元 may be more than is allowed."""
+    if query.kind != "fact" or not query.figures or not picked or picked[0].line.is_row:
+        return []
+    least = _NEAR_BOUND * picked[0].choice
+    near = [one for one in usable if one not in picked and one.choice >= least and not one.line.is_row]
+    found = [one for one in near if bounds_quantity(query.folded, one.line.folded)]
+    return sorted(found, key=lambda one: -one.choice)[:_MOST_BOUNDS]
+
+
+def _with_list(query: EvidenceQuery, picked: list[ScoredLine], usable: Sequence[ScoredLine]) -> list[ScoredLine]:
+    """Where every member is asked for and the best line is an item of a list, all of that list."""
+    if not query.is_list or not picked or picked[0].line.list_at < 0:
+        return picked
+    return [one for one in usable if one.line.list_at == picked[0].line.list_at][:_MOST_ITEMS]
 
 
 def _usable(scored: Sequence[ScoredLine]) -> list[ScoredLine]:
@@ -172,7 +195,13 @@ def _worth(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> dict[int, flo
     if query.is_why:
         return {one.line.at: one.fit * (1.0 if _CAUSE.search(one.line.folded) else NO_CAUSE) for one in offered}
     if query.kind in ("fact", "comparison"):
-        return {one.line.at: one.choice * (1 - _BY_SCORE * (1 - one.line.passage.score)) for one in offered}
+        claim = 1.0 if cue("claim.any").search(query.folded) else CLAIMED
+        return {
+            one.line.at: one.choice
+            * (1 - _BY_SCORE * (1 - one.line.passage.score))
+            * (claim if cue("claim.any").search(one.line.folded) else 1.0)
+            for one in offered
+        }
     topics: dict[int, float] = {}
     topic, passage = 0.0, 0
     for one in offered:

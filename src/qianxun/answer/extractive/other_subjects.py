@@ -5,9 +5,11 @@ Chinese compounds end in their head: a line with all of a name but its end names
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Final
 
 from qianxun.answer.extractive.sentence_scores import Line
 from qianxun.question.evidence_query import EvidenceQuery
@@ -15,6 +17,7 @@ from qianxun.question.words import listed
 from qianxun.text.chinese import plain_analyser
 
 SHORTEST = 3  # characters of a name with a modifier
+_SKIPPED: Final = "[\\u4e00-\\u9fff]{0,3}"  # characters that a short form leaves out at one place
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,14 @@ def _subjects(query: EvidenceQuery, offered: Sequence[Line]) -> list[str]:
     """Nouns of the question that end in one character of their own weight: 足 of 糖尿病足, not 者 of 患者. A name that
     no dictionary has (电池 and 盒) is one where a line has it."""
     nouns = dict.fromkeys(word for word, tag in plain_analyser().tagged(query.folded) if tag == "n")  # in its order
-    grammar = listed("filler.slight") | listed("filler.grammar")
+    no_heads = listed("filler.slight") | listed("filler.grammar")
     written = [
         *nouns,
-        *(run[0] + run[1] for run in query.runs if len(run) > 1 and len(run[1]) == 1 and run[1] not in grammar),
+        *(
+            run[0] + run[1]
+            for run in query.runs
+            if len(run) > 1 and len(run[1]) == 1 and run[1] not in no_heads and run[0] not in query.proper
+        ),
     ]
     return [
         word
@@ -58,7 +65,12 @@ def _is_other(subject: str, line: Line) -> bool:
     if line.row is not None or subject[:-1] not in line.folded:
         return False
     titles = [line.name, line.before, line.heading]
-    return subject[-1] not in line.folded and not any(subject in title for title in titles)
+    return subject[-1] not in line.folded and not any(_is_in(subject, title) for title in titles)
+
+
+def _is_in(subject: str, title: str) -> bool:
+    """Itself, or what it is short for: 意外险 for 意外伤害保险."""
+    return subject in title or re.search(_SKIPPED.join(map(re.escape, subject)), title) is not None
 
 
 def _without(offered: Sequence[Line], other: set[int]) -> list[Line]:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Final
 
 from qianxun.answer.verify.grounding import Evidence, has_day
 from qianxun.core.answer_types import Passage
 from qianxun.core.system.cache import cached_texts
 from qianxun.question.evidence_query import EvidenceQuery, Measure, Term, is_change, is_of, may_answer, stem
-from qianxun.question.words import entries
+from qianxun.question.words import entries, joined
 from qianxun.text.chinese import SENTENCE_END, fold
 from qianxun.text.figures import Clock, Day, Figure, Number, figures
 from qianxun.text.synonyms import shipped
@@ -36,19 +37,27 @@ OTHER_TIME: Final = 0.55  # what a line about another time is worth
 OTHER_UNIT: Final = 0.75  # … of another unit than the question's
 OTHER_KIND: Final = 0.5  # … of another kind than the label in the question names: 85% is no 金额
 DISTINCTIVE: Final = 0.4  # of a line's choice: how it differs from the others of its passage
-CLAUSE, SENTENCE, NOWHERE = 1.0, 0.62, 0.5  # where the figure is that is asked for
+CLAUSE, NEXT, SENTENCE, NOWHERE = 1.0, 0.98, 0.62, 0.5  # where the figure is that is asked for
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
 _NO_HEADING: Final = re.compile(r"[\d，。！？；、,.!?;|]")
+_STATES: Final = re.compile(rf"\S\s*[:：]\s*\S|(?:{joined('subject.role')})\s+\S")  # 级别：三级 and 审判长 某某
+_DATED: Final = re.compile(r"(\d[日号年月时]许?)[,，](?=\D)")  # 4月11日，某某到案: when is no clause by itself
 _SHORT_CLAUSE: Final = 12  # characters: it goes with the one before it
 _ITEM: Final = re.compile(
     r"\s*(?:[（(][一二三四五六七八九十\d]{1,3}[)）]|[①-⑳]|\d{1,2}[、.．)）](?!\d)|[一二三四五六七八九十]{1,3}、|[-*•·–])\s*\S"
 )
+_NUMBERED: Final = re.compile(r"\s*(\d{1,2})[、.．)）]")
+_DURATION: Final = re.compile(f"(?<!哪)(?:{joined('label.question.time')})")
 _OPENS: Final = re.compile(r"[：:]\s*$|(?:如下|下列|以下)[^。]{0,16}[。：:]?\s*$")
 _ROW: Final = re.compile(r"\s*\|.*\|\s*")
 _RULE: Final = re.compile(r"[\s|:\-–—+=]+")
 _PARTED: Final = re.compile(r"(?<!\\)\|")
+_DIGIT: Final = re.compile(r"\d")
 _VALUE: Final = re.compile(r"[\d.,，%％+\-–—/:：¥￥$ ]+")
+
+
+NO_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,7 @@ class Line:
     heading: str = ""  # of the sections that it stands in, the innermost last, folded
     opening: int = -1  # of an item: the place of the line that opens its list (有下列情形之一的：)
     opened: str = ""  # … and that line, folded
+    list_at: int = -1  # of an item: the place of the first one of its list
 
     @property
     def is_row(self) -> bool:
@@ -90,33 +100,44 @@ class ScoredLine:
     choice: float = 0.0  # among the lines of its passage, where what all of them are about tells little
 
 
-def lines(passages: Sequence[Passage]) -> list[Line]:
-    """The sentences of the passages; a row of a table is one. Titles are left out."""
+def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] = NO_SUBJECTS) -> list[Line]:
+    """The sentences of the passages; a row of a table is one. Titles are left out. ``subjects``: by document's id, whom
+    it is about, which counts as its name."""
     found: list[Line] = []
     for passage in passages:
         before = first = ""
         around, name = fold(passage.text), fold(passage.doc_name)
         headings = [fold(str(heading)) for heading in passage.metadata.get("headings") or ()]
         titles = {name, PurePath(name).stem, *headings}
+        name = "\n".join((name, *subjects.get(passage.doc_id, ())))
         heading = "\n".join(headings)
         sentences = _sentences(passage.text)
-        opening, opened = -1, ""
+        opening, opened, list_at, number = -1, "", -1, 0
         setting = "\n".join([*sorted(titles), *(folded for _, _, folded, row in sentences if row is None)])
         for start, text, folded, row in sentences:
-            is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text)
+            is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text) and not _STATES.search(text)
             if folded in titles or (is_heading and row is None):
                 heading = heading if folded in titles else "\n".join((*headings, folded))
+                list_at = -1
                 continue
             earlier = "" if row else before  # a row is complete by itself
             around_row = setting if row else ""
-            is_item = row is None and _ITEM.match(text) is not None
+            is_item = row is None and (_ITEM.match(text) is not None or _goes_on(text, number if list_at >= 0 else 0))
+            number = int(counted.group(1)) if is_item and (counted := _NUMBERED.match(text)) else 0
             opening, opened = (opening, opened) if is_item else (-1, "")
-            place = (passage, start, len(found), row, around_row, heading, opening, opened)
+            list_at = (len(found) if list_at < 0 else list_at) if is_item else -1
+            place = (passage, start, len(found), row, around_row, heading, opening, opened, list_at)
             found.append(Line(text, folded, earlier, first, around, name, *place))
             if row is None and not is_item and _OPENS.search(text):
                 opening, opened = len(found) - 1, folded
             before, first = folded, first or ("" if row else folded)
     return found
+
+
+def _goes_on(text: str, number: int) -> bool:
+    """Returns True if a line has the number after that of the item before it: 3.2型糖尿病 after 2.高血压."""
+    counted = _NUMBERED.match(text)
+    return bool(number) and counted is not None and int(counted.group(1)) == number + 1
 
 
 @cached_texts(128, longest=4_000)
@@ -307,26 +328,35 @@ def _informative(query: EvidenceQuery, worth: Mapping[str, float]) -> list[Term]
     return [term for term in query.terms if worth.get(term.text, 0.0) >= INFORMATIVE * most] or [Term("")]
 
 
-def _fitting(query: EvidenceQuery, line: Line) -> list[tuple[str, float, float]]:
-    """What is around each figure that may be the one that is asked for; how far its unit and its kind fit."""
+def _fitting(query: EvidenceQuery, line: Line) -> list[tuple[str, str, float, float]]:
+    """What is around each figure that may be the one that is asked for, and its clause (of a row, all around it); how
+    far its unit and its kind fit."""
     found = []
+    lacks_duration = _DURATION.search(query.folded) is not None and _days(line.folded) == 1  # it takes two dates
     for near, clause in _clauses(line) if query.needs else ():
         fitting = [figure for figure in _figures(clause) if may_answer(figure, query)]
         if fitting:
             is_unit = not query.unit or any(_is_unit(query.unit, figure) for figure in fitting)
             is_kind = query.label is None or _is_kind(query.label, near, clause, fitting)
-            found.append((near, 1.0 if is_unit else OTHER_UNIT, 1.0 if is_kind else OTHER_KIND))
+            is_kind = is_kind and not (lacks_duration and all(isinstance(figure, Day) for figure in fitting))
+            here = near if line.is_row else clause
+            found.append((near, here, 1.0 if is_unit else OTHER_UNIT, 1.0 if is_kind else OTHER_KIND))
     return found
 
 
-def _figure(query: EvidenceQuery, fitting: Sequence[tuple[str, float, float]], terms: Sequence[Term]) -> float:
+def _days(text: str) -> int:
+    return sum(isinstance(figure, Day) for figure in _figures(text))
+
+
+def _figure(query: EvidenceQuery, fitting: Sequence[tuple[str, str, float, float]], terms: Sequence[Term]) -> float:
     """Whether the figure that is asked for is with what it is asked of: in one clause, or in the sentence."""
     if not query.needs:
         return 1.0
     best = NOWHERE
-    for near, unit, kind in fitting:
-        here = CLAUSE if any(_bare_coverage(term, near) >= SHORT for term in terms) else SENTENCE
-        best = max(best, here * unit * kind)
+    for near, clause, unit, kind in fitting:
+        is_near = any(_bare_coverage(term, near) >= SHORT for term in terms)
+        is_here = is_near and any(_bare_coverage(term, clause) >= SHORT for term in terms)
+        best = max(best, (CLAUSE if is_here else NEXT if is_near else SENTENCE) * unit * kind)
     return best
 
 
@@ -347,21 +377,23 @@ def _is_kind(label: tuple[str, Measure], near: str, clause: str, found: Sequence
 
 
 def _clauses(line: Line) -> tuple[tuple[str, str], ...]:
-    return _clauses_of(line.heading, line.is_row, line.folded)
+    called = "；".join(fold(cell) for _, cell in line.row.named if not _DIGIT.search(cell)) + "；" if line.row else ""
+    return _clauses_of(line.heading, called, line.folded)
 
 
 @cached_texts(1_024)
-def _clauses_of(heading: str, is_row: bool, folded: str) -> tuple[tuple[str, str], ...]:
-    """A clause with its neighbourhood, and itself: what a colon leads to is about what is before it."""
-    return tuple(_clauses_in(folded.split("；") if is_row else (folded,), heading))
+def _clauses_of(heading: str, called: str, folded: str) -> tuple[tuple[str, str], ...]:
+    """A clause with its neighbourhood, and itself: what a colon leads to is about what is before it, and a cell about
+    what its row is called."""
+    return tuple(_clauses_in(folded.split("；") if called else (folded,), heading, called))
 
 
-def _clauses_in(lines: Iterable[str], heading: str) -> Iterator[tuple[str, str]]:
+def _clauses_in(lines: Iterable[str], heading: str, called: str) -> Iterator[tuple[str, str]]:
     for parts in lines:
         lead, before = heading, ""
-        for clause in re.split("[,，;；]", parts):
+        for clause in re.split("[,，;；]", _DATED.sub(r"\1", parts)):
             opened, colon, rest = clause.rpartition(":") if ":" in clause else clause.rpartition("：")
-            lead = opened if colon else lead
+            lead = called + opened if colon else lead
             yield lead + ("" if len(rest) > _SHORT_CLAUSE else before) + rest, rest.replace("个工作日", "日")
             before = rest
 

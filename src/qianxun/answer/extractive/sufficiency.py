@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from itertools import chain
+from typing import Final
 
 from qianxun.answer.extractive.extractive import REFERS_BACK
+from qianxun.answer.extractive.meaning import Likeness, candidates, closest, is_of_alternative, likeness_without_names
 from qianxun.answer.extractive.other_subjects import narrowed
+from qianxun.answer.extractive.record_heads import people, record_subjects
 from qianxun.answer.extractive.sentence_scores import (
     AROUND,
     SHORT,
@@ -21,9 +24,11 @@ from qianxun.answer.extractive.sentence_scores import (
     score_lines,
     term_coverage,
 )
+from qianxun.answer.extractive.tiers import is_in_tier
 from qianxun.core.answer_types import Passage, StatedTie
 from qianxun.question.evidence_query import AnswerKind, EvidenceQuery, Term
 from qianxun.question.question import read as read_question
+from qianxun.question.words import cue
 from qianxun.text.chinese import fold
 
 ENOUGH: Final[dict[AnswerKind, float]] = {"fact": 0.6, "explain": 0.37, "comparison": 0.24, "summary": 0.35}
@@ -34,16 +39,16 @@ FAR: Final = 0.25  # in score
 AHEAD: Final = 0.6  # what a point of score beyond that is worth
 BARELY: Final = 0.72  # below this, every thing that a question for a fact names must be there
 PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
-LIKELY: Final = 0.4  # … of that, where the line also means nearly the same as the question
-BARELY_ALIKE, RATHER_ALIKE, ALIKE_MEANING = 0.55, 0.6, 0.75  # cosines of a question and a line
+BARELY_ALIKE, RATHER_ALIKE = 0.55, 0.6  # cosines of a question and a line, without names: where the words fit
+RATHER_MEANING, ALIKE_MEANING = 0.66, 0.75  # … where they do not; the former in a passage that the search is sure of
 # The chance that a question has its answer here, by how well the best line fits (as a share of what is enough) and by
 # how alike line and question are in meaning; fitted with one domain left out in turn (docs/quality.md).
 BY_FIT, BY_MEANING, OFFSET = 3.9, 2.9, -5.9
 SURE: Final = 0.6
 CLEARLY: Final = 1.4  # of what is enough: no meaning is so unlike that it would be doubted
 _JUDGED: Final[tuple[AnswerKind, ...]] = ("fact", "explain")  # others rest on several lines
-COMPARED: Final = 8  # lines whose meaning is compared
-_SHOWN: Final = 200  # characters of a line that are compared
+NAME_ALONE: Final = 0.5  # what a line is worth that has only the name of whom is asked about
+NAMED_ELSEWHERE: Final = 0.95  # … for its choice, if the name is only in its document's name or around it
 STATED: Final = 0.6  # the least fit of a line that states the relation; the rest is how well it fits
 _NAME_COVERED: Final = 0.9  # of a name, in a line about it
 _ENDING: Final = re.compile("(?<=..)(?:[省市区县]|公司|集团)$")  # 北京市 may be called 北京, 华为公司 华为技术
@@ -80,26 +85,37 @@ class ReadEvidence:
     scored: tuple[ScoredLine, ...]
     sides: tuple[Side, ...] = ()
     subject: str = ""  # where lines about something else that is named alike were left out (`other_subjects`)
+    people: tuple[str, ...] = ()  # whom the question names, and the passages introduce
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.query.names, *self.people)
 
 
 def read(text: str, passages: Sequence[Passage], tie: StatedTie | None = None) -> ReadEvidence:
-    offered = lines(passages)
+    subjects = record_subjects(text, passages)
+    offered = lines(passages, subjects)
     if tie is not None:
         query = _relation_query(tie, text)
         return ReadEvidence(query, _stating(tie, score_lines(query, offered)))
-    names = [passage.doc_name for passage in passages]
-    query = read_question(text).for_evidence(names)
-    sides = () if len(query.names) > 1 else _sides(text, names, query, offered)
+    names = [*(passage.doc_name for passage in passages), *chain.from_iterable(subjects.values())]
+    persons = people(text, passages)
+    query = read_question(text).for_evidence(names, persons)
+    sides = _sides(text, names, persons, query, offered)
     own = narrowed(query, offered)
-    scored = tuple(_about_subject(query, score_lines(query, own.lines)))
-    return ReadEvidence(query, scored, sides if any(side.scored for side in sides) else (), own.subject)
+    scored = tuple(_about_people(persons, query, _about_subject(query, score_lines(query, own.lines))))
+    return ReadEvidence(query, scored, sides if any(side.scored for side in sides) else (), own.subject, persons)
 
 
-def _sides(text: str, doc_names: Sequence[str], whole: EvidenceQuery, offered: Sequence[Line]) -> tuple[Side, ...]:
+def _sides(
+    text: str, doc_names: Sequence[str], persons: Sequence[str], whole: EvidenceQuery, offered: Sequence[Line]
+) -> tuple[Side, ...]:
     found = []
+    if len(whole.names) > 1 and whole.kind == "comparison":  # a side to a document (`extract`)
+        return ()
     for name, own, question in read_question(text).subjects:
-        query = replace(read_question(question).for_evidence(doc_names), kind="fact", needs=whole.needs)
-        words = [term.text for term in read_question(own).for_evidence().terms] or [own]
+        query = replace(read_question(question).for_evidence(doc_names, persons), kind="fact", needs=whole.needs)
+        words = [term.text for term in read_question(own).for_evidence((), persons).terms] or [own]
         about = [
             scored
             for scored in _about_subject(query, score_lines(query, offered))
@@ -108,10 +124,6 @@ def _sides(text: str, doc_names: Sequence[str], whole: EvidenceQuery, offered: S
         is_enough = max((scored.fit for scored in about), default=0.0) >= ENOUGH_OF_SIDE
         found.append(Side(name, replace(query, kind="comparison"), tuple(about) if is_enough else ()))
     return tuple(found)
-
-
-Likeness: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
-"""How alike in meaning a question is to each of some texts, as a cosine."""
 
 
 def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficiency:
@@ -129,10 +141,19 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     absent = [word for word in words if all(coverage(word, one.line.folded) < 0.8 for one in own)]
     # What only lines about something else say is not said of the subject.
     is_enough = fit >= ENOUGH[query.kind] and not (evidence.subject and absent) and not _lacks_thing(evidence, fit)
-    if is_enough and (likeness is None or _chance(evidence, fit, likeness) >= SURE):
+    lacks_result = query.is_computed and not _states_result(evidence.scored)
+    if is_enough and not lacks_result and (likeness is None or _chance(evidence, fit, likeness) >= SURE):
         return Sufficiency(True, fit)
     missing = "、".join(absent[:5])
+    if is_enough and lacks_result:
+        return Sufficiency(False, fit, "资料写了有关的数，没有写出所问的结果")
     return Sufficiency(False, fit, f"资料没有讲到：{missing}" if missing else "资料讲到了这些，但没有讲到所问的内容")
+
+
+def _states_result(scored: Sequence[ScoredLine]) -> bool:
+    """Returns True if the best line says what a question wants to have worked out: 合计, 相差."""
+    best = max((one for one in scored if one.is_own), key=lambda one: one.fit, default=None)
+    return best is not None and any(cue(f"aggregate.{name}").search(best.line.folded) for name in ("sum", "difference"))
 
 
 def _chance(evidence: ReadEvidence, fit: float, likeness: Likeness) -> float:
@@ -143,7 +164,7 @@ def _chance(evidence: ReadEvidence, fit: float, likeness: Likeness) -> float:
         return 1.0
     usual = _usual_score(evidence.scored)
     best = max(own, key=lambda one: one.fit + _lead(one, usual))
-    alike = likeness(query.text, [_shown(best.line)])[0]
+    alike = likeness_without_names(likeness, query.text, [best.line], evidence.names)[0]
     return 1 / (1 + math.exp(-(BY_FIT * share + BY_MEANING * alike + OFFSET)))
 
 
@@ -152,23 +173,19 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
 
     None where the question's time is another, the figure that it asks for is missing, or it is about something else.
     """
-    least = ENOUGH[evidence.query.kind]
-    named = [
-        one for one in evidence.scored if one.is_own and one.is_timely and one.has_figure and one.line.text.strip()
-    ]
-    ordered = sorted(named, key=lambda one: -one.fit)[:COMPARED]
-    if evidence.subject or not ordered:
+    query, least = evidence.query, ENOUGH[evidence.query.kind]
+    offered = [one for one in candidates(evidence.scored) if not is_of_alternative(query, one.line)]
+    if evidence.subject or not offered:
         return None
-    is_near = ordered[0].fit >= PROBABLE * least and _names_all(evidence.query, ordered[0].line)
-    near = [one for one in ordered if one.fit >= LIKELY * least]
-    if likeness is None or not near:
-        return ordered[0] if is_near else None
-    alike = likeness(evidence.query.text, [_shown(one.line) for one in near])
-    best = max(range(len(near)), key=lambda at: alike[at])
-    if alike[best] >= ALIKE_MEANING:
-        return near[best]
-    has_words = near[0].fit >= least
-    return near[0] if is_near and alike[0] >= (BARELY_ALIKE if has_words else RATHER_ALIKE) else None
+    first = offered[0]  # fits best
+    is_near = first.fit >= PROBABLE * least and _names_all(query, first.line)
+    if likeness is None:
+        return first if is_near else None
+    alike = likeness_without_names(likeness, query.text, [one.line for one in offered], evidence.names)
+    meant = closest(offered, alike)
+    if meant.alike >= ALIKE_MEANING or (meant.alike >= RATHER_MEANING and meant.is_decisive):
+        return meant.scored
+    return first if is_near and alike[0] >= (BARELY_ALIKE if first.fit >= least else RATHER_ALIKE) else None
 
 
 def _lacks_thing(evidence: ReadEvidence, fit: float) -> bool:
@@ -189,13 +206,9 @@ def _names_all(query: EvidenceQuery, line: Line) -> bool:
 
 def nearest(evidence: ReadEvidence) -> ScoredLine | None:
     """The line that comes nearest to an answer, however far that is."""
-    return max(evidence.scored, key=lambda one: (one.fit, one.line.passage.score, -one.line.at), default=None)
-
-
-def _shown(line: Line) -> str:
-    """A line with the heading of its section."""
-    heading = line.heading.rpartition("\n")[2]
-    return f"{heading}：{line.text[:_SHOWN]}" if heading and heading not in line.folded else line.text[:_SHOWN]
+    return max(
+        evidence.scored, key=lambda one: (one.is_own, one.fit, one.line.passage.score, -one.line.at), default=None
+    )
 
 
 def _fit(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> float:
@@ -218,6 +231,21 @@ def _lead(scored: ScoredLine, usual: float) -> float:
     a figure is asked for, and the line has none."""
     may_lead = scored.is_timely and scored.has_figure
     return AHEAD * max(0.0, scored.line.passage.score - usual - FAR) if may_lead else 0.0
+
+
+def _about_people(people: Sequence[str], query: EvidenceQuery, scored: Sequence[ScoredLine]) -> list[ScoredLine]:
+    """The same, less for lines that have only the name of somebody in the question, and nothing that is asked of them;
+    a line that has the name itself comes before one that has it by its document."""
+    rest = [term for term in query.terms if term.text not in people and not term.parts]
+    if not people or not rest or query.kind in ("comparison", "summary"):
+        return list(scored)
+    found = []
+    for one in scored:
+        says = any(term_coverage(term, one.line, query) >= SHORT for term in rest)
+        share = 1.0 if says else NAME_ALONE
+        choice = one.choice * (1.0 if all(name in one.line.folded for name in people) else NAMED_ELSEWHERE)
+        found.append(replace(one, fit=one.fit * share, choice=choice * share))
+    return found
 
 
 # ── rows about another subject ───────────────────────────────────────────────────────────────────
@@ -253,6 +281,9 @@ def _is_of_another(query: EvidenceQuery, line: Line) -> bool:
     if line.row is None:
         return False
     named = line.row.named
+    is_tier = is_in_tier(query.folded, [fold(cell) for _, cell in named]) if query.figures else None
+    if is_tier is not None:
+        return not is_tier
     table = _Table("\n".join(fold(name) for name, _ in named), tuple(fold(cell) for _, cell in named), line.setting)
     words = {word for run in query.runs for word in run if word != _OF}
     if any(table.is_without(word) for word in words & query.proper):

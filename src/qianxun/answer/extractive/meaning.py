@@ -1,0 +1,100 @@
+"""Lines that mean what a question asks, in other words than its own: by the cosines of a local embedding model.
+
+A name makes every line that has it alike to every question that has it: both are compared without the names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, TypeAlias
+
+from qianxun.answer.extractive.sentence_scores import Line, ScoredLine
+from qianxun.question.evidence_query import EvidenceQuery
+from qianxun.question.words import entries
+
+Likeness: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
+"""How alike in meaning a question is to each of some texts, as a cosine."""
+
+BY_WORDS, BY_SEARCH = 8, 16  # lines that are compared: those that fit best, and those of the passages found first
+FOUND_SURELY: Final = 0.65  # score of a passage
+AHEAD_OF_OTHERS: Final = 0.06  # in cosine, of the best line of another document
+_SHOWN: Final = 200  # characters of a line that are compared
+_BODY: Final = 4  # characters at the end of a body's name, without what kind of body it is
+_BODIES: Final = re.compile(r"([^\W\d]{2,}?)(?:有限责任公司|股份有限公司|有限公司|集团)")
+_LEAST_LEFT: Final = 3  # characters of a question without its names
+_GRADE: Final = re.compile(
+    r"[一二三四五六七八九十\d]+[级类等档期]|(?=[a-z\d_./\-]*\d)(?=[a-z\d_./\-]*[a-z])[a-z\d_./\-]{2,}"
+)
+
+
+def likeness_without_names(
+    likeness: Likeness, question: str, lines: Sequence[Line], names: Iterable[str]
+) -> Sequence[float]:
+    names = sorted(names, key=len, reverse=True)
+    bare = _without(question, names)
+    return likeness(
+        bare if len(bare) >= _LEAST_LEFT else question, [_without(shown(line), names) or line.text for line in lines]
+    )
+
+
+def shown(line: Line) -> str:
+    """A line with the heading of its section."""
+    heading = line.heading.rpartition("\n")[2]
+    return f"{heading}：{line.text[:_SHOWN]}" if heading and heading not in line.folded else line.text[:_SHOWN]
+
+
+def candidates(scored: Iterable[ScoredLine]) -> list[ScoredLine]:
+    """The lines that may mean what is asked: of its subject, its time and its kind of figure."""
+    usable = [one for one in scored if one.is_own and one.is_timely and one.has_figure and one.line.text.strip()]
+    by_words = sorted(usable, key=lambda one: -one.fit)[:BY_WORDS]
+    by_search = sorted(usable, key=lambda one: (-one.line.passage.score, one.line.at))[:BY_SEARCH]
+    return list({one.line.at: one for one in (*by_words, *by_search)}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """The line that is most alike in meaning. It is decisive where the search was sure of its passage and no other
+    document has one that is nearly as alike: what many documents could mean is none of them."""
+
+    scored: ScoredLine
+    alike: float
+    is_decisive: bool
+
+
+def closest(offered: Sequence[ScoredLine], alike: Sequence[float]) -> Meant:
+    best = max(range(len(offered)), key=lambda at: alike[at])
+    passage = offered[best].line.passage
+    others = (value for one, value in zip(offered, alike, strict=True) if one.line.passage.doc_id != passage.doc_id)
+    is_decisive = passage.score >= FOUND_SURELY and alike[best] - max(others, default=0.0) >= AHEAD_OF_OTHERS
+    return Meant(offered[best], alike[best], is_decisive)
+
+
+def is_of_alternative(query: EvidenceQuery, line: Line) -> bool:
+    """Returns True if a line is about what takes the place of something in the question: another firm, another grade or
+    model, or 硕士 where 本科生 are asked about. Such lines are alike in meaning, and answer another question."""
+    around = f"{line.name}\n{line.heading}\n{line.around}"
+    if any(grade not in around for grade in _GRADE.findall(query.folded)):
+        return True
+    if any(body[-_BODY:] not in around for body in _BODIES.findall(query.folded)):
+        return True
+    near = f"{line.heading}\n{line.folded}"
+    for group in _alternatives():
+        asked = [word for word in group if word in query.folded]
+        if asked and not any(word in near for word in asked) and any(word in near for word in group):
+            return True
+    return False
+
+
+@cache
+def _alternatives() -> tuple[tuple[str, ...], ...]:
+    groups = (tuple(line.split()) for line in entries("follow_up.instead").splitlines())
+    return tuple(group for group in groups if group)
+
+
+def _without(text: str, names: Sequence[str]) -> str:
+    for name in names:
+        text = re.sub(re.escape(name), "", text, flags=re.IGNORECASE)
+    return text.strip(" 的，,：:、")

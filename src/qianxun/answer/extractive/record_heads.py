@@ -1,0 +1,47 @@
+"""Whom a record is about: what stands in its head (姓名：…, the number of a case) holds for all of its sentences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from qianxun.core.answer_types import Passage
+from qianxun.question.words import joined
+from qianxun.text.chinese import fold
+
+HEAD: Final = 600  # characters of a document
+_NAME: Final = r"([\u4e00-\u9fff·]{2,4})(?=[,，、;；。(（\s]|$)"
+_SUBJECT: Final = re.compile(rf"(?:{joined('subject.of_record')})\s*[:：]\s*{_NAME}")
+_PERSON: Final = re.compile(rf"(?:{joined('subject.role')})\s*[:：]?\s*{_NAME}")
+# （2022）某0105民初2371号, HT-2024-009, 2311070356; not a year, an amount or a date.
+_IDENTIFIER: Final = re.compile(
+    r"\(\d{4}\)[\u4e00-\u9fff]{1,3}\d*[\u4e00-\u9fff]{1,4}\d+号|[a-z]+(?:-[a-z\d]+)*-\d[a-z\d-]{2,}|(?<![\d.])\d{6,}(?![\d.万亿元%])"
+)
+_BRACKETS: Final = str.maketrans("（）〔〕[]", "()()()")
+
+
+def record_subjects(question: str, passages: Sequence[Passage]) -> Mapping[str, tuple[str, ...]]:
+    """By document's id, what in its head is in the question too: the person of a record, an identifier. A document
+    whose head names several such persons is about none of them alone."""
+    asked = fold(question)
+    codes = _IDENTIFIER.findall(asked.translate(_BRACKETS))
+    found: dict[str, tuple[str, ...]] = {}
+    for passage in passages:
+        if passage.start > HEAD or passage.end <= passage.start:
+            continue
+        head = fold(passage.text[: HEAD - passage.start])
+        people = set(_SUBJECT.findall(head))
+        own = [*(people if len(people) == 1 else ()), *(code for code in codes if code in head.translate(_BRACKETS))]
+        named = tuple(name for name in own if name in asked.translate(_BRACKETS))
+        if named:
+            found[passage.doc_id] = named
+    return found
+
+
+def people(question: str, passages: Sequence[Passage]) -> tuple[str, ...]:
+    """The people of a question whom the passages introduce by their part (被告人某某，…): names that no dictionary has
+    are words all the same."""
+    asked = fold(question)
+    names = {name for passage in passages for name in _PERSON.findall(fold(passage.text)) if name in asked}
+    return tuple(sorted(names, key=lambda name: (-len(name), name)))
