@@ -1,4 +1,4 @@
-"""Bounds that a text sets (5万元至50万元, 超过60分钟的, 不得超过10万元), and whether a question's quantity is within."""
+"""Bounds that a text sets (5万元至50万元, 超过60分钟的), and whether a question's quantity is within them."""
 
 from __future__ import annotations
 

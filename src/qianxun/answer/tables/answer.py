@@ -113,7 +113,7 @@ def _answer(query: TableQuery, sheet: Sheet, read: Understood, sure: float) -> T
     cells = tuple(CitedCell(sheet.id, row, column) for row, column in sheet.parts.cells(outcome.cells))
     return TableAnswer(
         True,
-        _text(sheet, plan, outcome),
+        _text(query, sheet, plan, outcome),
         reading,
         plan.operation,
         outcome.values,
@@ -125,11 +125,17 @@ def _answer(query: TableQuery, sheet: Sheet, read: Understood, sure: float) -> T
     )
 
 
-def _text(sheet: Sheet, plan: Plan, outcome: Outcome) -> str:
-    """What is shown, numbers with the unit of their column: 18,930 below 金额（万元） is 18,930万元."""
+def _text(query: TableQuery, sheet: Sheet, plan: Plan, outcome: Outcome) -> str:
+    """What is shown, numbers with the unit of their column: 18,930 below 金额（万元） is 18,930万元; each with its row
+    where it is asked which of several."""
     shown = outcome.shown[:_MOST_SHOWN]
     if plan.operation in _SHOWS_CELLS:
         shown = tuple(with_unit(sheet, cell, text) for cell, text in zip(outcome.cells, shown, strict=False))
+    rows = {row for row, _ in outcome.cells}
+    is_which = plan.operation == "lookup" and _WHICH.search(query.text) is not None and len(rows) == len(shown) > 1
+    if is_which and sheet.label is not None and sheet.label not in plan.outputs:
+        names = [sheet.table.texts[row][sheet.label] for row, _ in outcome.cells]
+        shown = tuple(f"{name} {text}" for name, text in zip(names, shown, strict=False))
     text = "、".join(shown)
     return text if len(outcome.shown) <= _MOST_SHOWN else f"{text}等 {len(outcome.shown)} 项"
 

@@ -21,6 +21,7 @@ _PERIOD: Final = re.compile(
     r"(?P<half>[上下])半年度?|第?(?P<quarter>[一二三四1-4])季度?|(?<![A-Za-z])[Qq](?P<q>[1-4])(?!\d)"
     r"|(?<![\d十个])(?P<month>1[0-2]|[1-9]|十[一二]?|[一二三四五六七八九])月份?(?!龄)"
 )
+_BRACKETS: Final = re.compile(r"[(（\[【].*?[)）\]】]")
 _ADDABLE: Final = ("number", "money")
 _WORDS: Final = ("text", "category", "date")
 _MOST_ROWS: Final = 2_000
@@ -101,7 +102,7 @@ def _with_columns(table: Table, name: str) -> tuple[Table, dict[int, tuple[int, 
     columns, rows, texts = list(table.columns), list(map(list, table.rows)), list(map(list, table.texts))
     for (path, _), known in groups.items():
         parts = _wanted(name, known)
-        if not parts or any(name in column.name for column in table.columns):
+        if not parts or any(_is_whole(column.name, name, path) for column in table.columns):
             continue
         own = (*path[:-1], f"{name}{path[-1]}") if path else (name,)
         added[len(columns)] = parts
@@ -113,6 +114,15 @@ def _with_columns(table: Table, name: str) -> tuple[Table, dict[int, tuple[int, 
     if not added:
         return table, {}
     return replace(table, columns=tuple(columns), rows=tuple(map(tuple, rows)), texts=tuple(map(tuple, texts))), added
+
+
+def _is_whole(column: str, name: str, path: Sequence[str]) -> bool:
+    """Returns True if the author has a column of the whole: 全年, 全年合计, or 全年收入 where the parts are of 收入; not
+    全年目标."""
+    if name not in column:
+        return False
+    rest, own = (_BRACKETS.sub("", text).replace(name, "").strip() for text in (column, path[-1] if path else ""))
+    return rest in ("", own) or cue("aggregate.sum").search(rest) is not None
 
 
 def _column_period(column: Column) -> tuple[Period, tuple[str, ...]] | None:
