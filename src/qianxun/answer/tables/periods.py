@@ -117,8 +117,7 @@ def _with_columns(table: Table, name: str) -> tuple[Table, dict[int, tuple[int, 
 
 
 def _is_whole(column: str, name: str, path: Sequence[str]) -> bool:
-    """Returns True if the author has a column of the whole: 全年, 全年合计, or 全年收入 where the parts are of 收入; not
-    全年目标."""
+    """Returns True if a column is the author's own whole: 全年, 全年合计, 全年收入 of parts of 收入; not 全年目标."""
     if name not in column:
         return False
     rest, own = (_BRACKETS.sub("", text).replace(name, "").strip() for text in (column, path[-1] if path else ""))
