@@ -121,13 +121,13 @@ def test_what_is_remembered_of_texts_is_bounded_in_number_and_in_length() -> Non
 
     for number in range(100):
         assert length("甲", f"{number:02}") == 3
-    remembered = length.remembered  # type: ignore[attr-defined]
-    assert remembered.cache_info().currsize == 10
+    lru = length.lru  # type: ignore[attr-defined]
+    assert lru.cache_info().currsize == 10
     assert (length("甲", "99"), len(computed)) == (3, 100)
     long = "长" * (LONGEST_TEXT + 1)
     assert (length("甲", long), length("甲", long), computed[-2:]) == (len(long) + 1, len(long) + 1, [long, long])
     forget_texts()
-    assert remembered.cache_info().currsize == 0
+    assert lru.cache_info().currsize == 0
 
 
 def test_nothing_else_remembers_texts_of_documents_without_a_bound_in_bytes() -> None:

@@ -1,7 +1,7 @@
 """The one cache of the package: bounded, the least recently used entry goes first, safe under threads.
 
 Ours and not `cachetools`: that has no lock, and no class with both a bound in bytes and a lifetime per entry. What is
-computed from the texts of documents, over and over, is remembered by `cached_texts`.
+computed from the texts of documents, over and over, is stored by `cached_texts`.
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ def cached_texts(entries: int, longest: int = LONGEST_TEXT) -> Callable[[F], F]:
     computed every time: a bound on the number of texts alone is none on memory."""
 
     def decorate(function: F) -> F:
-        remembered = lru_cache(maxsize=entries)(function)
-        _text_caches.append(remembered.cache_clear)
+        lru = lru_cache(maxsize=entries)(function)
+        _text_caches.append(lru.cache_clear)
 
         @wraps(function)
         def call(*given: Any) -> Any:
-            return remembered(*given) if len(given[-1]) <= longest else function(*given)
+            return lru(*given) if len(given[-1]) <= longest else function(*given)
 
-        call.remembered = remembered  # type: ignore[attr-defined]
+        call.lru = lru  # type: ignore[attr-defined]
         return call  # type: ignore[return-value]
 
     return decorate
