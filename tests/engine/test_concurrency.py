@@ -20,7 +20,7 @@ from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import GatedEmbedding
 from tests.sampling import share
 
-WRITERS = READERS = 8  # `make torture` has sixteen of each, over HTTP
+WRITERS = READERS = share(8, 5)  # `make torture` has sixteen of each, over HTTP, too
 ROUNDS = 2
 MODEL = {"fake-64": HashEmbedding()}
 

@@ -29,6 +29,7 @@ from tests.http.asking import MODEL, Asking, asking, word_of
 from tests.http.operations import Operation, operations
 from tests.http.served import issue, revoke
 from tests.http.vendor import vendor
+from tests.sampling import sampled
 
 TENANTS = ("jia", "yi", "bing")
 BASES = "/v1/knowledge-bases"
@@ -244,6 +245,16 @@ def run(folder: Path, story: Callable[[Quarter], Awaitable[None]]) -> None:
     asyncio.run(told())
 
 
+def run_empty(folder: Path, story: Callable[[Asking], Awaitable[None]]) -> None:
+    """Over a service that nobody has anything in."""
+
+    async def told() -> None:
+        async with asking(folder) as asked:
+            await story(asked)
+
+    asyncio.run(told())
+
+
 # ── requests with somebody else's ids ────────────────────────────────────────────────────────────
 
 
@@ -348,8 +359,9 @@ async def leaks(made: Quarter, asker: Tenant, owner: Tenant, chosen: list[Operat
             for other in others:
                 asked = request(operation, places, asker.things, other, next(made.fresh))
                 answers.append(await made.ask(asker, asked.method, asked.url, asked.body, params=asked.query))
-            for other in others:  # a document of this name may have been made
-                await made.asked.engine.of(asker.name).delete_document(asker.things["base"], other["document"])
+            if operation.method in ("POST", "PUT"):  # a document of this name may have been made
+                for other in others:
+                    await made.asked.engine.of(asker.name).delete_document(asker.things["base"], other["document"])
             foreign, absent = answers
             about = f"{operation} by {asker.name} with {list(places)} of {owner.name}: {foreign.status_code} "
             if told(foreign, *others) != told(absent, *others):
@@ -409,14 +421,15 @@ def test_nothing_of_another_tenant_can_be_seen_changed_or_told_from_what_never_w
     async def story(made: Quarter) -> None:
         every = [operation for operation in operations(made.asked.app.openapi()) if operation.path != PURGE]
         tenants = list(made.tenants.values())
-        for owner, asker in zip(tenants, tenants[1:] + tenants[:1], strict=True):  # an older one and younger ones
+        pairs = list(zip(tenants, tenants[1:] + tenants[:1], strict=True))
+        for owner, asker in sampled(pairs, 2):  # a younger one asks, and an older one
             before, held = await seen(made, owner), await rows(made.asked.engine, owner)
             assert sum(map(len, held.values())) > 8
             found = await leaks(made, asker, owner, every)
             assert not found, "\n".join(found)
             assert await seen(made, owner) == before
             assert await rows(made.asked.engine, owner) == held
-        for owner, asker in zip(tenants, tenants[1:] + tenants[:1], strict=True):
+        for owner, asker in pairs:
             held = await rows(made.asked.engine, owner)
             url = PURGE.format(subject_id=owner.things["user"])
             assert (await made.ask(asker, "POST", url)).status_code == 200
@@ -474,11 +487,11 @@ def test_nobody_gets_in_without_a_key_that_is_valid_now(tmp_path: Path) -> None:
         revoke(made.asked.engine, number)
         right = made.tenants["jia"].key
         told = [each.format(right=right, upper=right.swapcase()) for each in BAD_KEYS]
-        wrong = [{}, *({"authorization": each} for each in told), {"authorization": f"Bearer {revoked}"}]
+        wrong = [*({"authorization": each} for each in told), {"authorization": f"Bearer {revoked}"}]
         wrong += [{"x-api-key": revoked}, {"x-api-key": ""}, {"authorization": "", "x-api-key": right}]
         held = {name: await rows(made.asked.engine, tenant) for name, tenant in made.tenants.items()}
-        for operation in operations(made.asked.app.openapi()):
-            for headers in wrong:
+        for number, operation in enumerate(operations(made.asked.app.openapi())):
+            for headers in ({}, *sampled(wrong, 4, number)):
                 answer = await knock(made, operation, headers)
                 if operation.path in OPEN:
                     assert answer.status_code == 200
@@ -518,7 +531,8 @@ def test_a_read_key_reads_and_does_nothing_else(tmp_path: Path) -> None:
 
 
 def test_what_no_route_serves_wants_a_key_too(tmp_path: Path) -> None:
-    async def story(made: Quarter) -> None:
+    async def story(asked: Asking) -> None:
+        issue(asked.engine, "jia")
         for path in (
             "/nowhere",
             "/v1",
@@ -530,10 +544,10 @@ def test_what_no_route_serves_wants_a_key_too(tmp_path: Path) -> None:
             "//healthz",
             "/healthz/../metrics",
         ):
-            url = made.asked.http.base_url.copy_with(raw_path=path.encode())
-            assert (await made.asked.http.get(url)).status_code == 401, path
+            url = asked.http.base_url.copy_with(raw_path=path.encode())
+            assert (await asked.http.get(url)).status_code == 401, path
 
-    run(tmp_path, story)
+    run_empty(tmp_path, story)
 
 
 # ── the negative controls ────────────────────────────────────────────────────────────────────────
@@ -590,14 +604,13 @@ def test_a_route_with_ids_that_nobody_thought_of_is_caught(tmp_path: Path) -> No
     async def of_field(body: Session) -> Response:
         return success(body.session_id)
 
-    async def story(made: Quarter) -> None:
-        made.asked.app.get("/planted/{session_id}")(of_path)
-        made.asked.app.post("/planted")(of_field)
-        made.asked.app.openapi_schema = None
-        planted = [each for each in operations(made.asked.app.openapi()) if each.path.startswith("/planted")]
+    async def story(asked: Asking) -> None:
+        asked.app.get("/planted/{session_id}")(of_path)
+        asked.app.post("/planted")(of_field)
+        planted = [each for each in operations(asked.app.openapi()) if each.path.startswith("/planted")]
         assert len(planted) == 2
         for each in planted:
             with pytest.raises(AssertionError, match="session_id"):
                 ids(each)
 
-    run(tmp_path, story)
+    run_empty(tmp_path, story)

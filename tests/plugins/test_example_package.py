@@ -49,30 +49,48 @@ def write_epub(path: Path) -> Path:
     return path
 
 
+# Runs one command after another in one process: what is started anew each time is what takes long.
+COMMANDS = """
+import contextlib, io, json, sys
+from qianxun.doors.cli import main
+
+for line in sys.stdin:
+    sys.argv = ["qianxun", *json.loads(line)]
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+        main()
+    sys.stdout.write(json.dumps(shown.getvalue()) + "\\n")
+    sys.stdout.flush()
+"""
+
+
 @dataclass(frozen=True)
 class Installed:
     """An environment of its own that sees ours, with the package installed into it."""
 
     python: Path
     data: Path
+    commands: subprocess.Popen[str]
 
-    def environment(self) -> dict[str, str]:
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("QIANXUN_", "PYTHONPATH"))}
-        return {**own, "QIANXUN_VECTORIZATION_MODEL": "none", "QIANXUN_SEARCH_ARMS": "exact_phrase"}
-
-    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        program = "import sys; from qianxun.doors.cli import main; sys.exit(main())"
-        command = [str(self.python), "-c", program, "--data", str(self.data), *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, env=self.environment(), timeout=300, check=False)
+    def run(self, *arguments: str | Path) -> str:
+        """What a command of `qianxun` prints."""
+        assert self.commands.stdin is not None
+        assert self.commands.stdout is not None
+        self.commands.stdin.write(json.dumps(["--data", *map(str, (self.data, *arguments))]) + "\n")
+        self.commands.stdin.flush()
+        return str(json.loads(self.commands.stdout.readline()))
 
     def json(self, *arguments: str | Path) -> Any:
-        done = self.run(*arguments, "--json")
-        assert done.stdout, done.stderr
-        return json.loads(done.stdout)
+        return json.loads(self.run(*arguments, "--json"))
+
+
+def environment() -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("QIANXUN_", "PYTHONPATH"))}
+    return {**own, "QIANXUN_VECTORIZATION_MODEL": "none", "QIANXUN_SEARCH_ARMS": "exact_phrase"}
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     folder = tmp_path_factory.mktemp("plugins")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
     python = folder / "env" / "bin" / "python"
@@ -84,7 +102,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         [*pip, "--no-deps", "--no-build-isolation", "--no-index", "--no-compile", str(ROOT / "examples/plugins")],
         check=True,
     )
-    return Installed(python, folder / "data")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([python, "-c", COMMANDS], env=environment(), **pipes) as commands:
+        yield Installed(python, folder / "data", commands)
+        assert commands.stdin is not None
+        commands.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +143,7 @@ def test_a_phrase_in_quotation_marks_is_found_and_explained(library: Installed) 
     first = library.json("search", query, "--kb", "小说", "--explain")["chunks"][0]
     assert "折断的桨" in first["content"]
     assert first["explain"]["votes"]["exact_phrase"] == {"weight": 0.6, "score": 1.0}
-    shown = library.run("search", query, "--kb", "小说", "--explain").stdout
-    assert "逐字短语" in shown
+    assert "逐字短语" in library.run("search", query, "--kb", "小说", "--explain")
     plain = library.json("search", "灯塔的影子", "--kb", "小说", "--explain")["chunks"][0]
     assert set(plain["explain"]["votes"]) == {"keyword"}  # it does not apply, so that it lowers no score
 
@@ -131,7 +152,7 @@ def test_a_phrase_in_quotation_marks_is_found_and_explained(library: Installed) 
 def service(library: Installed) -> Iterator[str]:
     program = "import sys; from qianxun.doors.cli import main; sys.exit(main())"
     command = [str(library.python), "-c", program, "--data", str(library.data), "serve", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=library.environment()) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
         assert process.stderr is not None
         try:
             line = next(line for line in process.stderr if "http://127.0.0.1:" in line)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Dialect, bindparam, delete, exists, func, select, update
 
@@ -59,6 +59,27 @@ AFTER_PURGED = "purged;"  # the first id after all that begin with …
 PURGED = "purged:"  # how that begins which the row of a purged document has in the place of its id
 AUDITED_IDS = 100  # documents of one batch that the audit log names; of the others it has the number
 FIELD_LIMITS = {"user_id": 128, "project_id": 128, "content_type": 64}
+
+
+_HEADS: Final = (
+    select(
+        DocumentRow.doc_id,
+        DocumentRow.key,
+        DocumentRow.generation,
+        DocumentRow.served,
+        DocumentRow.status,
+        VersionRow.fingerprint,
+        DocumentRow.reason,
+    )
+    .outerjoin(
+        VersionRow,
+        (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation),
+    )
+    .where(
+        DocumentRow.knowledge_base_id == bindparam("base", type_=DocumentRow.knowledge_base_id.type),
+        DocumentRow.doc_id.in_(bindparam("doc_ids", type_=DocumentRow.doc_id.type, expanding=True)),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,18 +153,11 @@ def forget_ids(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> i
 
 
 def _heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Head]:
-    current = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation)
-    query = select(
-        DocumentRow.doc_id,
-        DocumentRow.key,
-        DocumentRow.generation,
-        DocumentRow.served,
-        DocumentRow.status,
-        VersionRow.fingerprint,
-        DocumentRow.reason,
-    ).outerjoin(VersionRow, current)
-    query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
-    return {doc_id: Head(*rest) for doc_id, *rest in select_in(tx, query, DocumentRow.doc_id, list(doc_ids))}
+    found: dict[str, Head] = {}
+    for part in in_slices(list(doc_ids)):
+        rows = tx.execute(_HEADS, {"base": knowledge_base, "doc_ids": part})
+        found |= {doc_id: Head(*rest) for doc_id, *rest in rows}
+    return found
 
 
 def stored_labels(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Labels]:

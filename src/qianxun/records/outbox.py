@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from qianxun.records.database.clock import database_time
 from qianxun.records.database.counters import allocate, last
@@ -15,6 +15,31 @@ from qianxun.records.governance import webhooks
 from qianxun.records.schema import DocumentRow, EventRow, KnowledgeBaseRow, OutboxClaimRow, OutboxRow
 
 ROW = ("sequence", "knowledge_base_id", "document_key", "generation", "kind", "created_at")
+
+# What every write runs, put together once: that takes longer than to run it.
+_BASE, _AFTER, _LAST = (bindparam(name, type_=OutboxRow.sequence.type) for name in ("base", "after", "last"))
+_OWN: Final = OutboxRow.knowledge_base_id == _BASE
+_PENDING: Final = (
+    select(
+        OutboxRow.sequence,
+        OutboxRow.document_key,
+        OutboxRow.generation,
+        OutboxRow.kind,
+        DocumentRow.generation,
+        DocumentRow.served,
+        DocumentRow.status,
+    )
+    .join(DocumentRow, DocumentRow.key == OutboxRow.document_key)
+    .where(_OWN, OutboxRow.sequence > _AFTER)
+    .order_by(OutboxRow.sequence)
+)
+_UPTO: Final = select(OutboxRow.sequence).where(_OWN, OutboxRow.sequence <= _LAST)
+_DELETE_UPTO: Final = delete(OutboxRow).where(_OWN, OutboxRow.sequence <= _LAST)
+_RAISE_INDEXED: Final = (
+    update(KnowledgeBaseRow)
+    .where(KnowledgeBaseRow.id == _BASE, KnowledgeBaseRow.indexed_sequence < _LAST)
+    .values(indexed_sequence=_LAST)
+)
 
 
 class Work(NamedTuple):
@@ -52,22 +77,7 @@ def append(tx: Connection, knowledge_base: int, changes: Sequence[tuple[int, int
 
 
 def pending(tx: Connection, knowledge_base: int, after: int, limit: int) -> list[Work]:
-    query = (
-        select(
-            OutboxRow.sequence,
-            OutboxRow.document_key,
-            OutboxRow.generation,
-            OutboxRow.kind,
-            DocumentRow.generation,
-            DocumentRow.served,
-            DocumentRow.status,
-        )
-        .join(DocumentRow, DocumentRow.key == OutboxRow.document_key)
-        .where(OutboxRow.knowledge_base_id == knowledge_base, OutboxRow.sequence > after)
-        .order_by(OutboxRow.sequence)
-        .limit(limit)
-    )
-    return [Work(*row) for row in tx.execute(query)]
+    return [Work(*row) for row in tx.execute(_PENDING.limit(limit), {"base": knowledge_base, "after": after})]
 
 
 def has_any(tx: Connection, knowledge_base: int, upto: int) -> bool:
@@ -108,14 +118,10 @@ def acknowledge(tx: Connection, knowledge_base: int, sequences: Sequence[int]) -
     """Deletes these rows, which are durably in the index. Earlier ones may be left: they are still being prepared."""
     last = max(sequences)
     webhooks.enqueue(tx, knowledge_base, "document.indexed", _indexed(tx, sequences))
-    tx.execute(
-        update(KnowledgeBaseRow)
-        .where(KnowledgeBaseRow.id == knowledge_base, KnowledgeBaseRow.indexed_sequence < last)
-        .values(indexed_sequence=last)
-    )
-    upto = (OutboxRow.knowledge_base_id == knowledge_base) & (OutboxRow.sequence <= last)
-    if set(tx.execute(select(OutboxRow.sequence).where(upto)).scalars()) <= set(sequences):
-        tx.execute(delete(OutboxRow).where(upto))
+    upto = {"base": knowledge_base, "last": last}
+    tx.execute(_RAISE_INDEXED, upto)
+    if set(tx.execute(_UPTO, upto).scalars()) <= set(sequences):
+        tx.execute(_DELETE_UPTO, upto)
     else:
         delete_in(tx, OutboxRow, OutboxRow.sequence, sequences)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import lru_cache
+from typing import Final, Literal
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, Dialect, bindparam, insert, select, update
 
+from qianxun.records.database.statements import Compiled, compiled
 from qianxun.records.schema import Counter
 
 CounterName = Literal[
@@ -33,27 +35,43 @@ CounterName = Literal[
 FIRST = {"knowledge_base": 1001}
 
 
+# Every write runs these several times, and to put them together takes longer than to run them.
+_OWN: Final = Counter.name == bindparam("counter", type_=Counter.name.type)
+_BUMP: Final = update(Counter).where(_OWN).values(next=Counter.next + bindparam("count", type_=Counter.next.type))
+
+
 def allocate(tx: Connection, name: CounterName, count: int) -> range:
     """The next ``count`` numbers. The counter stays locked until the transaction ends."""
-    bump = update(Counter).where(Counter.name == name).values(next=Counter.next + count)
-    if tx.execute(bump).rowcount == 0:
-        first = FIRST.get(name, 1)
-        tx.execute(insert(Counter).values(name=name, next=first + count))
-        return range(first, first + count)
-    after = tx.execute(select(Counter.next).where(Counter.name == name)).scalar_one()
+    after = _raised(tx, name, count, FIRST.get(name, 1))
     return range(after - count, after)
 
 
 def last(tx: Connection, name: CounterName) -> int:
     """The last number that was given out; 0 before the first."""
-    following = tx.execute(select(Counter.next).where(Counter.name == name)).scalar()
-    return 0 if following is None else int(following) - 1
+    following = _next(tx, name)
+    return 0 if following is None else following - 1
 
 
 def count_up(tx: Connection, name: str) -> int:
     """One more of what a base counts for itself; the count with it."""
-    bump = update(Counter).where(Counter.name == name).values(next=Counter.next + 1)
-    if tx.execute(bump).rowcount == 0:
-        tx.execute(insert(Counter).values(name=name, next=1))
-        return 1
-    return int(tx.execute(select(Counter.next).where(Counter.name == name)).scalar_one())
+    return _raised(tx, name, 1, 0)
+
+
+def _raised(tx: Connection, name: str, count: int, first: int) -> int:
+    """The counter with ``count`` more; it begins with ``first``."""
+    if tx.execute(_BUMP, {"counter": name, "count": count}).rowcount == 0:
+        tx.execute(insert(Counter).values(name=name, next=first + count))
+        return first + count
+    after = _next(tx, name)
+    assert after is not None  # its row is ours until the transaction ends
+    return after
+
+
+def _next(tx: Connection, name: str) -> int | None:
+    found = _next_query(tx.dialect).rows(tx, {"counter": name})
+    return int(found[0][0]) if found else None
+
+
+@lru_cache
+def _next_query(dialect: Dialect) -> Compiled:
+    return compiled(select(Counter.next).where(_OWN), dialect)

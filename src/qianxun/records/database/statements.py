@@ -40,14 +40,27 @@ def insert_rows(
     if len(rows) >= COPIED_FROM and tx.dialect.name == BACKEND and (kinds := _kinds(tx, table, names)):
         _copy(tx, table, names, kinds, rows)
         return
-    compiled = insert(table).compile(dialect=tx.dialect, column_keys=list(names))
-    processes = [_process(table, name, tx) for name in names]
-    columns = [_written(*pair) for pair in zip(processes, zip(*rows, strict=True), strict=True)]
-    if compiled.positiontup is None:  # this driver takes parameters by name
-        tx.exec_driver_sql(str(compiled), [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
+    insertion = _insertion(table, tuple(names), tx.dialect)
+    columns = [_written(*pair) for pair in zip(insertion.writes, zip(*rows, strict=True), strict=True)]
+    if insertion.order is None:
+        tx.exec_driver_sql(insertion.sql, [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)])
     else:
-        ordered = [columns[names.index(name)] for name in compiled.positiontup]
-        tx.exec_driver_sql(str(compiled), list(zip(*ordered, strict=True)))
+        tx.exec_driver_sql(insertion.sql, list(zip(*(columns[at] for at in insertion.order), strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Insertion:
+    sql: str
+    order: tuple[int, ...] | None  # of the columns among the parameters; None: the driver takes them by name
+    writes: tuple[Process | None, ...]
+
+
+@lru_cache(maxsize=512)
+def _insertion(table: Table, names: tuple[str, ...], dialect: Dialect) -> _Insertion:
+    """Compiled once: a single document has five of them, and to compile them takes longer than to run them."""
+    made = insert(table).compile(dialect=dialect, column_keys=list(names))
+    order = None if made.positiontup is None else tuple(map(names.index, made.positiontup))
+    return _Insertion(str(made), order, tuple(_process(table, name, dialect) for name in names))
 
 
 def _kinds(tx: Connection, table: Table, names: Sequence[str]) -> list[str]:
@@ -61,7 +74,7 @@ def _copy(
     tx: Connection, table: Table, names: Sequence[str], kinds: Sequence[str], rows: Sequence[tuple[Any, ...]]
 ) -> None:
     quote = tx.dialect.identifier_preparer.quote
-    processes = [_process(table, name, tx) for name in names]
+    processes = [_process(table, name, tx.dialect) for name in names]
     columns = [_written(*pair) for pair in zip(processes, zip(*rows, strict=True), strict=True)]
     statement = f"COPY {quote(table.name)} ({', '.join(map(quote, names))}) FROM STDIN (FORMAT BINARY)"
     cursor: Any = tx.connection.cursor()
@@ -84,9 +97,9 @@ def _written(process: Process | None, column: Sequence[Any]) -> Sequence[Any]:
     return [process(value) for value in column]
 
 
-def _process(table: Table, name: str, tx: Connection) -> Process | None:
+def _process(table: Table, name: str, dialect: Dialect) -> Process | None:
     """How a value of this column is written; None when it is stored as it is."""
-    process: Process | None = table.c[name].type.dialect_impl(tx.dialect).bind_processor(tx.dialect)
+    process: Process | None = table.c[name].type.dialect_impl(dialect).bind_processor(dialect)
     return process
 
 

@@ -15,13 +15,13 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Dialect, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, Dialect, Row, bindparam, select, update
 
 from qianxun.core.governance.actor import current_actor
 from qianxun.core.governance.audit import AuditEntry, AuditVerdict
 from qianxun.core.unicode import storable
 from qianxun.records.database.counters import allocate, last
-from qianxun.records.database.statements import Compiled, compiled
+from qianxun.records.database.statements import Compiled, compiled, insert_rows
 from qianxun.records.schema import AuditRow, KnowledgeBaseRow
 
 FIRST: Final = "0" * 64  # what the first entry has for the hash of the one before
@@ -30,6 +30,10 @@ SUBJECT_LIMIT: Final = 1_000  # characters
 PROBLEMS: Final = 20  # that a verdict names
 BATCH: Final = 1_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+ROW: Final = (
+    "sequence", "created_at", "tenant", "knowledge_base_id", "action", "digest", "previous", "hash", "who", "subject",
+    "details", "salt",
+)  # fmt: skip
 
 
 def append(
@@ -55,18 +59,9 @@ def append(
     previous, tenant = previous or FIRST, str(owner or "") if tenant is None else tenant
     salt, written = secrets.token_hex(16), storable(_canonical(details or {}))
     digest = _digest(salt, who, subject, written)
-    values = {"sequence": sequence, "created_at": now, "tenant": tenant, "knowledge_base_id": knowledge_base}
-    values |= {"action": action, "digest": digest, "previous": previous}
-    tx.execute(
-        insert(AuditRow).values(
-            **values,
-            who=who,
-            subject=subject,
-            details=written,
-            salt=salt,
-            hash=_hash(previous, sequence, now, tenant, knowledge_base, action, digest),
-        )
-    )
+    hashed = _hash(previous, sequence, now, tenant, knowledge_base, action, digest)
+    row = (sequence, now, tenant, knowledge_base, action, digest, previous, hashed, who, subject, written, salt)
+    insert_rows(tx, AuditRow, ROW, [row])
     return sequence
 
 

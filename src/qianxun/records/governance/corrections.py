@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.errors import NotFound
@@ -33,6 +33,8 @@ from qianxun.records.pairs import VECTOR_TYPE, sound_vector
 from qianxun.records.schema import ChunkRow, CorrectionRow, DocumentRow
 
 SEE = "用 qianxun corrections list 查看"
+_BASE: Final = bindparam("base", type_=CorrectionRow.knowledge_base_id.type)
+_FIRST: Final = select(CorrectionRow.id).where(CorrectionRow.knowledge_base_id == _BASE).limit(1)
 
 
 # ── write ────────────────────────────────────────────────────────────────────────────────────────
@@ -177,7 +179,7 @@ def counts(tx: Connection, knowledge_base: int) -> dict[str, int]:
 
 
 def are_any(tx: Connection, knowledge_base: int) -> bool:
-    return tx.execute(select(CorrectionRow.id).where(_of(knowledge_base)).limit(1)).first() is not None
+    return tx.execute(_FIRST, {"base": knowledge_base}).first() is not None
 
 
 def of_documents(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.governance.webhooks import EVENTS, Delivery, Webhook
@@ -31,6 +31,12 @@ REASON_LIMIT: Final = 500
 COLUMNS: Final = (
     "id", "webhook_id", "event", "payload", "status", "attempts", "reason", "created_at", "next_at",
 )  # fmt: skip
+_BASE: Final = bindparam("base", type_=KnowledgeBaseRow.id.type)
+_HOOKS: Final = (
+    select(WebhookRow.id, WebhookRow.tenant, WebhookRow.events)
+    .join(KnowledgeBaseRow, KnowledgeBaseRow.tenant == WebhookRow.tenant)
+    .where(KnowledgeBaseRow.id == _BASE, (WebhookRow.knowledge_base_id == 0) | (WebhookRow.knowledge_base_id == _BASE))
+)
 
 
 class Due(NamedTuple):
@@ -126,10 +132,7 @@ def counts(tx: Connection) -> dict[str, int]:
 def enqueue(tx: Connection, knowledge_base: int, event: str, happened: Iterable[Mapping[str, Any]]) -> int:
     """Queues an event for every hook of the base's tenant that wants it; ``happened`` is called on only if one does.
     Returns how many."""
-    own = (KnowledgeBaseRow.id == knowledge_base) & WebhookRow.knowledge_base_id.in_((0, knowledge_base))
-    query = select(WebhookRow.id, WebhookRow.tenant, WebhookRow.events)
-    found = tx.execute(query.join(KnowledgeBaseRow, KnowledgeBaseRow.tenant == WebhookRow.tenant).where(own)).all()
-    hooks = [row for row in found if event in row.events]
+    hooks = [row for row in tx.execute(_HOOKS, {"base": knowledge_base}) if event in row.events]
     if not hooks:
         return 0
     return _insert(tx, event, [(row.id, row.tenant, knowledge_base, data) for data in happened for row in hooks])
