@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.answer.assemble import assemble, is_beside, passage
@@ -15,6 +15,7 @@ from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import Community, Entity, GraphContext, Relation
 from qianxun.core.types import ArmScore, Attributes, Chunk, ChunkKind, Found
 from qianxun.text.tokens import context_tokens, tokens
+from tests.hypothesis_settings import examples
 
 CONTENT = "糖尿病是慢性病。它的症状是多饮、多尿。并发症可以预防！治疗要听医生的。饮食须清淡，不可多糖。"
 
@@ -140,7 +141,7 @@ offered = st.lists(st.tuples(spans, st.sampled_from(["手册", "抄本"]), st.sa
 
 
 @given(offered, st.one_of(st.integers(0, 300), st.just(2000)), st.integers(0, 5))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_budgets_hold_and_every_passage_stands_in_its_document(
     several: list[tuple[tuple[int, int], str, str]], budget: int, known: int
 ) -> None:

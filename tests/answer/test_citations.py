@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.answer.verify.citations import CitationReader, Fragment, Sentence
+from tests.hypothesis_settings import examples
 
 REPLY = (
     "营业收入为5亿元[1]。净利润为1.5亿元。[2][9]\n\n- 第一，“去吗？”，他说[1]。\n- 详见 [官网](http://evil.test)【2】\n"
@@ -92,7 +93,7 @@ def test_what_may_become_a_mark_is_held_back() -> None:
 
 
 @given(st.lists(st.integers(0, len(REPLY)), max_size=12))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_a_reply_is_the_same_however_it_is_cut(cuts: list[int]) -> None:
     bounds = [0, *sorted(cuts), len(REPLY)]
     pieces = [REPLY[a:b] for a, b in itertools.pairwise(bounds)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.answer.generate import AnswerGenerator
@@ -11,6 +11,7 @@ from qianxun.core.answer_types import Answer, AnswerContext, Done, Failed, Passa
 from qianxun.core.errors import BadInput
 from qianxun.testing.scripted import ScriptedChat
 from qianxun.testing.scripted import ScriptedStreamingChat as Says
+from tests.hypothesis_settings import examples
 
 CONTEXT = (
     {"text": "2018年1月，公司营业收入为5亿元，同比增长10%。", "doc_name": "年报", "chunk_id": "c1", "score": 0.9},
@@ -64,7 +65,7 @@ def test_a_stream_shows_words_marks_and_citations_in_order() -> None:
 
 
 @given(st.integers(1, 40))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_a_stream_ends_in_the_answer_that_is_given_whole(size: int) -> None:
     done = list(AnswerGenerator(Says(REPLY, size)).stream("问", CONTEXT))[-1]
     assert isinstance(done, Done)

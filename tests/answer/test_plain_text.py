@@ -6,10 +6,11 @@ import itertools
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qianxun.answer.verify.plain_text import Mark, TextReader, Words, quotable, without_links
+from tests.hypothesis_settings import examples
 from tests.linear import is_linear
 
 HOSTILE = (
@@ -131,7 +132,7 @@ def test_the_words_of_a_link_stay(text: str, shown: str) -> None:
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @example(["!", "[1]", "[a]"])
 @example(["[x\ny](evil)", ":", " /a"])
 def test_no_markdown_link_comes_about(parts: list[str]) -> None:
@@ -146,7 +147,7 @@ def test_work_grows_with_the_text(part: str) -> None:
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=8), st.data())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_where_a_text_is_cut_makes_no_difference(parts: list[str], data: st.DataObject) -> None:
     text = "".join(parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))

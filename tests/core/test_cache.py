@@ -10,12 +10,13 @@ import pkgutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import qianxun
 from qianxun.core.system.cache import LONGEST_TEXT, MemoryCache, cached_texts, forget_texts, size_of
 from qianxun.core.types import Recall
+from tests.hypothesis_settings import examples
 
 
 class Clock:
@@ -80,7 +81,7 @@ def test_bytes_are_bounded_and_a_giant_is_not_kept() -> None:
     assert len(cache) == 3
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.sampled_from("甲乙丙丁"), st.text(max_size=200), st.sampled_from([0.0, 1.0, 60.0]))))
 def test_the_count_of_bytes_is_always_that_of_what_is_held(steps: list[tuple[str, str, float]]) -> None:
     limit = 2 * size("甲", "x" * 90)

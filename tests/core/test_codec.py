@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from qianxun.core.codec.digests import digest
 from qianxun.core.codec.plain import plain, read
@@ -23,6 +23,7 @@ from qianxun.core.options import (
     params_of,
 )
 from qianxun.core.types import Eq, Filter, Generation, Range, Recall, StepTime
+from tests.hypothesis_settings import examples
 from tests.retrieve.recalls import answer, filters, recalls
 
 WHOLE = answer(
@@ -35,7 +36,7 @@ WHOLE = answer(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(recalls)
 def test_a_recall_comes_back_as_it_was(recall: Recall) -> None:
     again = read(Recall, json.loads(json.dumps(plain(recall), ensure_ascii=False)))
@@ -44,7 +45,7 @@ def test_a_recall_comes_back_as_it_was(recall: Recall) -> None:
     assert digest(again) == digest(recall)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(recalls)
 def test_a_recall_is_sent_without_its_keys_and_times_of_this_process(recall: Recall) -> None:
     again = read_recall(json.loads(json.dumps(written_recall(7, recall), ensure_ascii=False)))
@@ -107,7 +108,7 @@ def test_what_is_missing_is_named_and_what_is_not_known_is_passed_over() -> None
         read_recall({name: value for name, value in sent.items() if name != "steps"})
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(filters)
 def test_a_filter_comes_back_as_it_was(where: Filter) -> None:
     written = json.loads(json.dumps(filter_to_log(where), ensure_ascii=False))

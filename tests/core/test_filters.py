@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.errors import BadFilter
@@ -22,6 +22,7 @@ from qianxun.core.filters import (
     written_filters,
 )
 from qianxun.core.types import EVERYTHING, And, Attributes, Eq, Filter, In, Not, Or, Range, Spelled, matches
+from tests.hypothesis_settings import examples
 
 
 @pytest.mark.parametrize(
@@ -214,13 +215,13 @@ def _within(bounds: dict[str, Any], value: Any) -> bool:
     return all(isinstance(value, str) == isinstance(b, str) and holds[op](value, b) for op, b in bounds.items())
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(FILTERS, ATTRIBUTES)
 def test_a_filter_lets_through_what_it_says(written: dict[str, Any], attributes: Attributes) -> None:
     assert matches(read_filters(written), attributes) == meant(written, attributes)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(FILTERS, ATTRIBUTES)
 def test_a_filter_written_again_means_the_same(written: dict[str, Any], attributes: Attributes) -> None:
     read = read_filters(written)

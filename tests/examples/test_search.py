@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import delete, text, update
 
@@ -34,6 +34,7 @@ from tests.examples.libraries import (
     lying_at,
     opened,
 )
+from tests.hypothesis_settings import examples
 
 BOTH = pytest.mark.parametrize("library", ["sqlite", "postgres"], indirect=True)
 
@@ -393,7 +394,7 @@ def test_any_words_may_be_asked(tmp_path: Path) -> None:
     with opened(f"sqlite:///{tmp_path / 'any.db'}", settings=SearchSettings(hybrid=True, by_intent=True)) as library:
         fill(library.store)
 
-        @settings(max_examples=60, deadline=None)
+        @examples(60)
         @given(st.text(max_size=40), st.lists(st.text(max_size=8), max_size=3))
         def ask(query_text: str, keywords: list[str]) -> None:
             if f"{query_text} {' '.join(keywords)}".strip():

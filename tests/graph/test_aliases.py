@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.errors import AlreadyThere, BadInput, BadModelReply, ModelUnavailable, NotFound
@@ -11,6 +11,7 @@ from qianxun.core.graph_types import Alias, ChunkFacts, Entity, Facts, Mention, 
 from qianxun.graph.network.aliases import Decision, merge, propose, split
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph, entity_id, graph_from_facts
 from tests.graph.reading import Scripted
+from tests.hypothesis_settings import examples
 
 NAMES = ["世界卫生组织", "世卫组织", "WHO", "卫生部", "糖尿病"]
 
@@ -129,7 +130,7 @@ def test_a_decision_about_names_that_stand_nowhere_waits_for_them() -> None:
 pairs = st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(pairs, max_size=5), pairs, st.permutations(FACTS))
 def test_merge_then_split_is_as_if_nothing_had_been(
     earlier: list[tuple[str, str]], last: tuple[str, str], facts: list[ChunkFacts]

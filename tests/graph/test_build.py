@@ -22,6 +22,7 @@ from qianxun.graph.network.columns import FactColumns
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph, derive_graph, graph_from_facts
 from qianxun.records import graph as facts
 from qianxun.text.chinese import Analyser
+from tests.hypothesis_settings import examples
 from tests.indexing.opened import doc, opened
 
 ANALYSER = Analyser()
@@ -137,7 +138,7 @@ def test_under_a_filter_a_graph_is_what_the_allowed_documents_alone_give(
     runner.run(story())
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(texts, min_size=1, max_size=8), st.data())
 def test_columns_that_chunks_came_to_and_went_from_give_the_graph_of_those_that_are_there(
     chunks: list[str], data: st.DataObject

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import Relation
 from qianxun.graph.network.communities import Partition, community_id, components, merged, partition
+from tests.hypothesis_settings import examples
 
 Edge = tuple[str, str, float]
 NAMES = ["李白", "杜甫", "静夜思", "春望", "唐朝", "长安", "糖尿病", "胰岛素", "二甲双胍", "血糖", "北京", "上海"]
@@ -50,7 +51,7 @@ def test_two_circles_joined_by_a_thread_are_two_communities() -> None:
 
 
 @given(edges=edges_of, data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_order_and_direction_of_the_edges_do_not_matter(edges: list[Edge], data: st.DataObject) -> None:
     shuffled = data.draw(st.permutations(edges))
     turned = [
@@ -60,14 +61,14 @@ def test_order_and_direction_of_the_edges_do_not_matter(edges: list[Edge], data:
 
 
 @given(before=edges_of, after=edges_of)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_history_does_not_matter(before: list[Edge], after: list[Edge]) -> None:
     known = numbered(before).known
     assert by_name(after, known=known) == by_name(after)
 
 
 @given(edges=edges_of, others=st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_other_components_do_not_matter(edges: list[Edge], others: int) -> None:
     strangers = [f"{sign}{at}" for at in range(others) for sign in ("一", "甲", "龥")]  # before, among and after
     among = by_name([*edges, *ring(strangers)], [*NAMES, *strangers])
@@ -75,7 +76,7 @@ def test_other_components_do_not_matter(edges: list[Edge], others: int) -> None:
 
 
 @given(edges=edges_of, largest=st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_every_node_is_in_one_community_of_bounded_size_within_one_component(edges: list[Edge], largest: int) -> None:
     found = numbered(edges, largest=largest)
     groups = found.groups()

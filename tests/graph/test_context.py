@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import CO_OCCURRENCE, Community, Entity, GraphContext, Relation
 from qianxun.graph.context import ranked_context
 from qianxun.text.tokens import context_tokens
+from tests.hypothesis_settings import examples
 
 DIABETES = Entity("e1", "糖尿病", "DISEASE", importance=0.8)
 INSULIN = Entity("e2", "胰岛素", "MEDICINE", importance=0.3)
@@ -62,7 +63,7 @@ communities = st.lists(
 
 
 @given(entities, relations, communities, st.integers(0, 300))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_a_budget_is_never_exceeded_and_order_of_input_does_not_matter(
     some: list[Entity], between: list[Relation], groups: list[Community], budget: int
 ) -> None:

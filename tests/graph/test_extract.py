@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.graph_types import Facts
 from qianxun.graph.extract.chunk import extract_facts, title_of
 from qianxun.text.chinese import Analyser, fold
+from tests.hypothesis_settings import examples
 from tests.linear import is_linear
 from tests.shared import DATA, needs_data
 
@@ -250,7 +251,7 @@ def test_a_character_for_private_use_is_no_name(mark: str) -> None:
     assert named(text) == named("马云是阿里巴巴的创始人。")
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(anything, st.sampled_from(["text", "table"]), anything)
 def test_no_text_is_beyond_reading_and_everything_found_stands_where_it_is_said_to(
     text: str, kind: str, title: str

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.graph_types import CO_OCCURRENCE, Entity, Evidence, Relation
 from qianxun.graph.network.summaries import BUDGET, _ends, _whole, digest, evidence_for, extractive_summary
 from qianxun.text.tokens import tokens
+from tests.hypothesis_settings import examples
 
 DIABETES = Entity("e1", "糖尿病", "DISEASE", chunks=3, importance=1.0)
 INSULIN = Entity("e2", "胰岛素", "MEDICINE", chunks=2, importance=0.5)
@@ -84,7 +85,7 @@ words = st.text(st.sampled_from("糖尿病胰岛素血糖a1 。！？\n，“”
 
 
 @given(texts=st.lists(words, min_size=1, max_size=5), data=st.data(), budget=st.integers(0, 60))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_every_line_of_a_summary_stands_at_its_source_and_none_is_over_budget(
     texts: list[str], data: st.DataObject, budget: int
 ) -> None:

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.graph_types import Mention, StatedAlias, Statement
 from qianxun.graph.extract.llm_reply import ENTITIES, Extracted, check_reply
 from tests.graph.reading import entity, relation, said
+from tests.hypothesis_settings import examples
 from tests.linear import is_linear
 
 TEXT = "二甲双胍用于治疗2型糖尿病。世界卫生组织（世卫组织）推荐二甲双胍。"
@@ -270,7 +271,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(json_values, st.booleans())
 def test_whatever_a_model_says_only_what_the_text_bears_out_is_believed(value: Any, strict: bool) -> None:
     for read in check_reply(json.dumps(value, ensure_ascii=False), [TEXT, TEXT], strict=strict).extracted.values():

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.graph_types import CO_OCCURRENCE, Alias, ChunkFacts, Evidence
 from qianxun.graph.network.columns import FactColumns
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph, derive_graph, entity_id, graph_from_facts
 from tests.graph.telling import TERM, alias, prose, triple
+from tests.hypothesis_settings import examples
 
 FACTS = [
     triple(11, "文森特·卡塞尔", "代表作品", "美女与野兽"),
@@ -140,7 +141,7 @@ def _made(chunks: list[tuple[int, list[str]]]) -> list[ChunkFacts]:
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(_CHUNKS, st.sets(st.integers(1, 12)))
 def test_restricted_is_what_the_other_chunks_would_have_given(
     chunks: list[tuple[int, list[str]]], kept: set[int]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.graph.network.relations import CO_OCCURRENCE_TYPE, co_occurrences, distinct, relation_columns
+from tests.hypothesis_settings import examples
 
 _SMALL = st.integers(0, 4)
 _ANY = st.integers(0, 2**40)  # three of these do not fit into one number
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.tuples(_ANY | _SMALL, _SMALL | _ANY, _ANY | _SMALL), max_size=30))
 def test_distinct_rows_are_those_that_a_set_has_in_order(rows: list[tuple[int, int, int]]) -> None:
     found = distinct(np.array(rows, dtype=np.int64).reshape(-1, 3))
@@ -23,7 +24,7 @@ _MENTIONS = st.lists(st.tuples(_SMALL, _SMALL, st.integers(0, 20)), max_size=30)
 _STATED = st.lists(st.tuples(_SMALL, _SMALL, st.integers(1, 3), _SMALL, _SMALL, _SMALL), max_size=10)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(_MENTIONS, _STATED)
 def test_ties_and_their_evidence_are_in_order_whatever_came_first(
     mentions: list[tuple[int, int, int]], stated: list[tuple[int, ...]]

@@ -130,6 +130,9 @@ class Relay:
         return answer
 
 
+WHOLE = {"/v1/rerank"}  # its example names a model that is not here: without boundary values it comes to no answer
+
+
 def survey(
     app: ASGIApp,
     loop: asyncio.AbstractEventLoop,
@@ -146,7 +149,7 @@ def survey(
     found = Survey()
     told = _config(known, examples, seed)
     deletions = sorted((path for path, of in document["paths"].items() if "delete" in of), key=_size, reverse=True)
-    quick = [path for number, path in enumerate(document["paths"]) if number % one_in]
+    quick = [path for number, path in enumerate(document["paths"]) if number % one_in and path not in WHOLE]
     only = {"stateful": {"enabled": False}}
     parts: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [({}, {"method": "DELETE", "path": quick}, {})]
     if quick:

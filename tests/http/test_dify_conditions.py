@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.types import EVERYTHING, Attributes, matches
 from qianxun.doors.http.dify import MetadataCondition, as_filter
 from qianxun.doors.http.field_errors import InvalidField
+from tests.hypothesis_settings import examples
 
 NAMES = ("年份", "部门", "tags", "没有")
 TEXTS = ("", "a", "ab", "b", "1", "2024", "2024.5", "2024.50", "true", "上海")
@@ -109,7 +110,7 @@ def meant(told: dict[str, Any], attributes: dict[str, list[Any]]) -> bool:
     return all(said) if told["logical_operator"] == "and" else any(said)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(
     st.fixed_dictionaries(
         {"logical_operator": st.sampled_from(["and", "or"]), "conditions": st.lists(CONDITION, max_size=3)}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.codec.wire import read_recall, written_recall
@@ -21,6 +21,7 @@ from qianxun.doors.http.response_models import of
 from qianxun.engine.settings import Search as SearchSettings
 from tests.http.asking import Asking, asking
 from tests.http.vendor import vendor
+from tests.hypothesis_settings import examples
 
 # As the seed and the contract print them.
 REQUEST = """
@@ -496,7 +497,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(OPTIONS)
 def test_whatever_the_engine_can_be_asked_a_request_can_ask(options: dict[str, Any]) -> None:
     body = json.loads(json.dumps(search_body("问", options)))

@@ -8,13 +8,14 @@ from typing import Any
 
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.filters import BadFilterField
 from qianxun.core.types import Attributes, Document, matches
 from qianxun.doors.http.openai.vector_stores import read_store_filters
 from tests.http.openai_doors import Doors, doors
+from tests.hypothesis_settings import examples
 
 QUERY = "住院费用的报销比例是多少？"
 METADATA: tuple[Mapping[str, Any], ...] = (
@@ -128,7 +129,7 @@ def attributes(document: Document) -> Attributes:
 
 
 @given(filters)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_a_filter_lets_through_what_it_says(told: Mapping[str, Any]) -> None:
     where = read_store_filters(told)
     for document in DOCUMENTS:

@@ -8,8 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.hypothesis_settings import examples
 from tests.linear import is_linear
 from tests.shared import DATA, needs_data
 
@@ -314,7 +315,7 @@ def test_hostile_input_takes_linear_time(unit: str) -> None:
 
 
 @needs_data
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(SIZES.map(lambda sizes: (sizes[0] * 10, sizes[1] * 3)), st.integers(0, 300_000))
 def test_real_prose_keeps_every_promise(sizes: tuple[int, int], start: int) -> None:
     text = Text((NOVELS / "儒林外史.txt").read_text(encoding="utf-8")[start : start + 30_000])

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ from qianxun.testing.bolt import BoltServer, bolt_server, unavailable
 from tests.indexing.opened import doc
 from tests.integration.bolt_proxy import Wire
 
-neo4j = pytest.importorskip("neo4j")
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "there is one")
+pytestmark = [
+    pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "there is one"),
+    pytest.mark.skipif(find_spec("neo4j") is None, reason="no driver for Neo4j"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,8 @@ def adapter(server: BoltServer) -> Iterator[Neo4jAdapter]:
 
 @pytest.fixture(scope="module")
 def driver(server: BoltServer) -> Iterator[Any]:
+    import neo4j  # a third of a second, which every process that collects tests would take
+
     with neo4j.GraphDatabase.driver(server.uri, auth=server.auth) as opened:
         yield opened
 

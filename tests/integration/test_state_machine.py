@@ -13,9 +13,10 @@ from qianxun.core.errors import RecordsUnavailable
 from qianxun.records.database import mysql, postgres
 from tests.indexing.interleavings import Interleavings
 from tests.integration.emptied import empty, end_sessions
+from tests.sampling import share
 
 SAMPLE = settings(
-    max_examples=4,
+    max_examples=share(4, 2),
     stateful_step_count=40,
     derandomize=True,
     deadline=None,
@@ -57,7 +58,7 @@ def test_interleaved_writes_and_searches_equal_a_plain_dictionary(
     request: pytest.FixtureRequest, server: str, index: str
 ) -> None:
     made = machine(request.getfixturevalue(f"migrated_{server}_url"), index)
-    run_state_machine_as_test(made, settings=SAMPLE if server == "postgres" else settings(SAMPLE, max_examples=2))
+    run_state_machine_as_test(made, settings=SAMPLE)
     assert made.steps > 30
     assert made.ended > 5, "the machine has to end connections that somebody holds"
 

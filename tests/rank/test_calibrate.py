@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.rank.calibrate import UNCALIBRATED, Calibration, Chance, Curves, background, clipped
+from tests.hypothesis_settings import examples
 
 FITTED = Curves(cosine=(0.5, 12.0), words=(0.3, 9.0), reader=(0.7, 10.0))
 
@@ -18,7 +19,7 @@ def test_the_curve_is_logistic() -> None:
         assert curve(np.array([cosine]))[0] == pytest.approx(1 / (1 + math.exp(-12 * (cosine - 0.5))))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     midpoint=st.floats(-1, 1),
     slope=st.floats(0.1, 1e6),

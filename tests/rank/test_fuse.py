@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.types import NOTHING, Ranking
 from qianxun.rank.fuse import FUSIONS, beside_meaning, best_of, fitting_weights, joined, min_max, rrf, weighted
+from tests.hypothesis_settings import examples
 
 VECTOR = Ranking.of([(1, 0.9), (2, 0.6), (3, 0.3)], 1.0)
 KEYWORD = Ranking.of([(3, 0.8), (4, 0.4)], 1.0)
@@ -101,7 +102,7 @@ def rankings(draw: st.DrawFn) -> Ranking:
     return Ranking.of([(key, draw(held)) for key in keys], 1.0)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     vector=rankings(),
     keyword=rankings(),
@@ -174,7 +175,7 @@ def test_words_that_cover_next_to_nothing_of_a_question_count_less_beside_meanin
 SCORED = st.lists(st.sampled_from([0.0, 0.25, 0.25 + 2**-53, 0.5, 1.0]), max_size=30)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SCORED, st.randoms(use_true_random=False))
 def test_a_ranking_is_best_first_and_ties_stand_by_key(scored: list[float], chance: random.Random) -> None:
     keys = list(range(len(scored)))
@@ -186,7 +187,7 @@ def test_a_ranking_is_best_first_and_ties_stand_by_key(scored: list[float], chan
     assert ranking.raw.tolist() == [float(key) for key, _ in ranking.hits]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SCORED, SCORED)
 def test_what_has_no_chunk_in_common_is_joined_as_by_the_best(one: list[float], other: list[float]) -> None:
     rankings = [Ranking.of(enumerate(one), 1.0), Ranking.of(enumerate(other, 100), 1.0)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, given
 from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput
@@ -27,6 +27,7 @@ from qianxun.core.types import (
     Text,
 )
 from qianxun.records import Records, bases, documents
+from tests.hypothesis_settings import examples
 
 NASTY = ["\x00", "\ud800", "\udfff"]
 odd = st.text(st.one_of(st.sampled_from("\\'\"%\x1a\x7f\ufffe医{}[]"), st.characters(exclude_categories=["Cs"])))
@@ -69,7 +70,7 @@ def offers(draw: st.DrawFn) -> Submission:
     return Submission(document, "mark", None, ready if draw(st.booleans()) else None)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60, suppress_health_check=list(HealthCheck))
 @given(offer=offers())
 def test_a_document_comes_back_as_it_was_or_is_refused(records: Records, offer: Submission) -> None:
     with records.writing() as tx:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, select
 
@@ -18,7 +18,7 @@ from qianxun.core.log_types import Feedback, LogCount, LogEntry, LogFilter
 from qianxun.core.types import LOCAL_TENANT, Degraded, Document, Piece, Prepared, StepTime, Submission, Text
 from qianxun.records import Records, bases, documents, logs, outbox
 from qianxun.records.schema import RetrievalLogRow
-from tests.hypothesis_settings import SLOW_OR_SHARED
+from tests.hypothesis_settings import SLOW_OR_SHARED, examples
 
 KB = 1001
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -67,7 +67,7 @@ HOSTILE = st.text(st.characters(), max_size=30) | st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW_OR_SHARED)
+@examples(60, suppress_health_check=SLOW_OR_SHARED)
 @given(
     HOSTILE,
     st.dictionaries(HOSTILE.filter(lambda name: name != "query"), HOSTILE | st.floats(allow_nan=False) | st.booleans()),

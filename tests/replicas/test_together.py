@@ -13,6 +13,7 @@ from qianxun.core.errors import BadSettings, FolderInUse, NotFound
 from qianxun.records import Records, bases
 from qianxun.records.database import open as open_module
 from tests.replicas.engines import found, replicas, settings
+from tests.sampling import share
 
 
 def test_what_one_has_written_every_one_finds_and_what_one_has_deleted_none_does(
@@ -38,17 +39,17 @@ def test_what_one_has_written_every_one_finds_and_what_one_has_deleted_none_does
 def test_writers_on_all_replicas_at_once_lose_nothing(tmp_path: Path, postgres_url: str) -> None:
     async def story() -> None:
         async with replicas(tmp_path, postgres_url, 3, background=True) as engines:
-            base = (await engines[0].create_knowledge_base("并写")).id
+            base, rounds = (await engines[0].create_knowledge_base("并写")).id, share(6, 3)
 
             async def write(engine: Engine, writer: int) -> None:
-                for at in range(6):
+                for at in range(rounds):
                     await engine.add_documents(base, [Document(f"{writer}-{at}", f"第 {writer} 位写的第 {at} 篇。")])
                     assert f"{writer}-{at}" in await found(
                         engines[(writer + 1) % 3], base, f"第 {writer} 位写的第 {at} 篇"
                     )
 
             await asyncio.gather(*(write(engine, at) for at, engine in enumerate(engines)))
-            assert (await engines[1].statistics(base))["indexed"] == 18
+            assert (await engines[1].statistics(base))["indexed"] == 3 * rounds
             assert (await engines[2].admin.verify(base)).is_clean
 
     asyncio.run(story())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.errors import BadQuery, ModelUnavailable, NotFound
@@ -39,7 +39,7 @@ from qianxun.engine.engine import Engine
 from qianxun.records import documents
 from qianxun.retrieve.explain import filter_text, loosened
 from qianxun.testing.scripted import HashEmbedding
-from tests.hypothesis_settings import SLOW_OR_SHARED
+from tests.hypothesis_settings import SLOW_OR_SHARED, examples
 from tests.indexing.opened import FailingEmbedding, doc, opened
 
 T = TypeVar("T")
@@ -165,7 +165,7 @@ questions = st.sampled_from(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW_OR_SHARED)
+@examples(40, suppress_health_check=SLOW_OR_SHARED)
 @given(query=questions, options=searches, pick=st.integers(0, 10**6))
 def test_a_search_with_the_changes_returns_the_chunk_and_with_any_less_it_does_not(
     room: Room, query: str, options: dict[str, Any], pick: int
@@ -213,7 +213,7 @@ def _is_hopeless(room: Room, chunk: Chunk, query: str, options: dict[str, Any]) 
         assert not room.returns(chunk.chunk_id, query, **open_wide | chosen), chosen
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW_OR_SHARED)
+@examples(40, suppress_health_check=SLOW_OR_SHARED)
 @given(query=questions, options=searches)
 def test_the_figures_of_a_sum_give_the_score(room: Room, query: str, options: dict[str, Any]) -> None:
     told = room.run(room.engine.explain(room.kb, query, **options))
@@ -245,7 +245,7 @@ def grown(parts: st.SearchStrategy[Filter]) -> st.SearchStrategy[Filter]:
     return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, parts))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(where=st.recursive(leaves, grown, max_leaves=6))
 def test_a_loosened_filter_lets_it_through_and_names_what_failed(where: Filter) -> None:
     attributes = Attributes("住院", user_id="张三", tags=("慢病", "门诊"), metadata={"年份": 2023})

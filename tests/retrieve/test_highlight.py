@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.retrieve.rerank_and_tiers import HIGHLIGHT_WINDOW as WINDOW
 from qianxun.retrieve.rerank_and_tiers import HIGHLIGHTS as MOST
 from qianxun.retrieve.rerank_and_tiers import highlights
+from tests.hypothesis_settings import examples
 
 PADDING = "一二三四五六七八九十" * 12
 
@@ -46,7 +47,7 @@ def test_a_word_longer_than_the_window_is_shown_whole() -> None:
     assert highlights("甲" * 60 + word + "乙" * 60, [word]) == (word,)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     text=st.text(st.sampled_from("报销比例住院發票Ⅱ㎡ｉ\u0130a1 。\n"), max_size=400),
     words=st.lists(st.sampled_from(["报销", "比例", "发票", "ii", "m2", "a1", "报", "院"]), max_size=4),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.options import SearchOptions, params_of
@@ -20,6 +20,7 @@ from qianxun.core.types import Degraded, Generation, Recall
 from qianxun.engine.engine import Engine
 from qianxun.records import bases
 from qianxun.retrieve.recall_cache import cache_key, get_cached, put_cached, replaying
+from tests.hypothesis_settings import examples
 from tests.indexing.opened import doc, opened
 from tests.retrieve.recalls import answer, filters
 
@@ -45,7 +46,7 @@ def test_the_key_says_what_it_is_made_of() -> None:
     assert len(told) == 32
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(params, params)
 def test_two_parameter_sets_share_a_key_only_when_they_are_the_same(one: dict[str, Any], two: dict[str, Any]) -> None:
     same = json.dumps(one, sort_keys=True, ensure_ascii=False) == json.dumps(two, sort_keys=True, ensure_ascii=False)

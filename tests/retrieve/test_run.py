@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.bases.base import OpenBase
@@ -20,7 +20,7 @@ from qianxun.engine.engine import Engine
 from qianxun.records import bases
 from qianxun.retrieve import candidate_pool as joining
 from qianxun.retrieve import run as recall
-from tests.hypothesis_settings import SLOW_OR_SHARED
+from tests.hypothesis_settings import SLOW_OR_SHARED, examples
 from tests.indexing.opened import FailingEmbedding, doc, found, opened
 
 T = TypeVar("T")
@@ -261,7 +261,7 @@ def test_traditional_and_simplified_find_each_other(shelf: Shelf, query: str, ex
     assert recall.found[0].chunk.text in next(each.content for each in LIBRARY if each.id == expected)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=SLOW_OR_SHARED)
+@examples(40, suppress_health_check=SLOW_OR_SHARED)
 @given(
     query=st.sampled_from(["报销比例", "异地就医备案", "发票", "职工", "比例 结算 津贴"]),
     mode=st.sampled_from(MODES),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.codec.digests import digest
@@ -20,7 +20,7 @@ from qianxun.engine.settings import Search, Settings, Vectorization
 from qianxun.rank.calibrate import Chance, Curves
 from qianxun.testing.scripted import HashEmbedding
 from tests.answer.asked import FakeRerank, Opened, near_ties
-from tests.hypothesis_settings import SLOW_OR_SHARED
+from tests.hypothesis_settings import SLOW_OR_SHARED, examples
 from tests.sampling import share
 from tests.shared import MODELS, needs_model
 
@@ -95,7 +95,7 @@ def follows_the_contract(shelf: Opened, asked: dict[str, Any], few: int, thresho
     assert digest(shelf.ask(**asked, top_k=100)) == digest(longest)
 
 
-@settings(max_examples=45, deadline=None, suppress_health_check=SLOW_OR_SHARED)
+@examples(45, suppress_health_check=SLOW_OR_SHARED)
 @given(
     asked=searches,
     few=st.integers(1, 60),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import delete
 
@@ -21,7 +21,7 @@ from qianxun.engine.engine import Engine
 from qianxun.records import bases
 from qianxun.records.schema import ValidityRow
 from qianxun.retrieve.as_of import named_day, without_day
-from tests.hypothesis_settings import SLOW_OR_SHARED
+from tests.hypothesis_settings import SLOW_OR_SHARED, examples
 from tests.indexing.opened import opened
 
 T = TypeVar("T")
@@ -209,7 +209,7 @@ def test_the_day_that_a_question_names(question: str, day: str, rest: str) -> No
 DAYS = st.dates(date(2015, 1, 1), date(2030, 1, 1)).map(date.isoformat) | st.just("")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW_OR_SHARED)
+@examples(60, suppress_health_check=SLOW_OR_SHARED)
 @given(st.lists(st.tuples(DAYS, DAYS), min_size=1, max_size=6), st.dates(date(2014, 1, 1), date(2031, 1, 1)))
 def test_exactly_what_is_in_force_passes(stated: list[tuple[str, str]], day: date) -> None:
     """Each document supersedes the one before it, by an oracle that goes by the words of the promise."""

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 import opencc
-from pypinyin.constants import PINYIN_DICT
 
 import qianxun
 
@@ -56,6 +55,8 @@ def _runs(characters: list[str]) -> Iterator[tuple[str, str]]:
 
 def sounds() -> str:
     """Every sound without its tone, and the characters of GB 2312, in which people type, that have it."""
+    from pypinyin.constants import PINYIN_DICT  # half a second, which every process that collects tests would take
+
     characters: dict[str, list[str]] = {}
     for code, readings in sorted(PINYIN_DICT.items()):
         if _is_in_gb2312(chr(code)):

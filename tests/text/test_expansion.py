@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.text.chinese import Analyser, fold
@@ -18,6 +18,7 @@ from qianxun.text.expansion import (
     wordings,
 )
 from qianxun.text.synonyms import NO_SYNONYMS, Thesaurus, of_user
+from tests.hypothesis_settings import examples
 
 SHIPPED = Thesaurus(
     [
@@ -167,7 +168,7 @@ def test_unknown_words_tell_and_stand_outside_what_is_known() -> None:
 
 
 @given(st.text(alphabet="年假报销高血压病ＡI a1人工智能心脏發費Ⅱ，。 的", max_size=40))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_text_is_said_otherwise_alike_each_time(text: str) -> None:
     found = said(text)
     assert found == said(text)

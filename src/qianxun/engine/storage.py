@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 from hashlib import blake2b
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from qianxun.core import plugins
 from qianxun.core.errors import BadSettings
 from qianxun.core.ports import Cache, IndexBackend
 from qianxun.core.system.cache import MemoryCache
+from qianxun.core.system.version import installed_version
 from qianxun.engine.folder_lock import DATABASE
 from qianxun.engine.settings import Settings
 from qianxun.rank.rerank import SharedScores
@@ -121,7 +121,7 @@ def open_cache(settings: Settings) -> tuple[Cache, SharedScores | None]:
         return near, None
     from qianxun.retrieve.redis_cache import RedisCache
 
-    ranking = (version("qianxun"), settings.search, settings.vectorization, settings.rerank)
+    ranking = (installed_version(), settings.search, settings.vectorization, settings.rerank)
     digest = blake2b(repr(ranking).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
     shared = RedisCache(settings.cache.url, near, settings.search.cache_seconds, ranking=digest)
     return shared, shared.scores

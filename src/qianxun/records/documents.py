@@ -156,7 +156,7 @@ def _heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[
     found: dict[str, Head] = {}
     for part in in_slices(list(doc_ids)):
         rows = tx.execute(_HEADS, {"base": knowledge_base, "doc_ids": part})
-        found |= {doc_id: Head(*rest) for doc_id, *rest in rows}
+        found |= {row[0]: Head(*row[1:]) for row in rows}
     return found
 
 

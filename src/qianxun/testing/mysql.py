@@ -36,7 +36,7 @@ PREFIX = "qx-my-"
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/libexec"
 SETTINGS = (
     "--skip-networking",
-    "--innodb-flush-log-at-trx-commit=0",  # what was committed survives a crash of the server, not one of the machine
+    "--innodb-flush-log-at-trx-commit=2",  # what was committed survives a crash of the server, not one of the machine
     "--innodb-flush-method=nosync",
     "--innodb-buffer-pool-size=64M",
     "--innodb-log-file-size=16M",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -361,16 +361,23 @@ def test_no_page_has_a_serious_fault_for_people_who_cannot_see_it(
             found = Axe().run(visit.page).response["violations"]
             serious = [one for one in found if one["impact"] in ("serious", "critical")]
             assert not serious, (path, [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in serious])
+            if scheme == "light":
+                assert _fits(visit.page, PHONE), path
+                visit.page.set_viewport_size({"width": 1280, "height": 720})
 
 
-def test_every_page_fits_a_phone(browser: Browser, service: Running, library: int) -> None:
-    with visiting(browser, service.url, viewport={"width": 390, "height": 844}) as visit:
-        for path in every_page(library):
-            visit.page.goto(path)
-            assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390, path
+PHONE: Final = 390  # pixels
 
 
-def test_the_whole_console_is_there_in_english(browser: Browser, service: Running, library: int) -> None:
+def _fits(page: Page, width: int) -> bool:
+    """Whether nothing of the page is wider than such a screen."""
+    page.set_viewport_size({"width": width, "height": 844})
+    return int(page.evaluate("document.documentElement.scrollWidth")) <= width
+
+
+def test_the_whole_console_is_there_in_english_and_fits_a_phone(
+    browser: Browser, service: Running, library: int
+) -> None:
     with visiting(browser, service.url) as visit:
         visit.page.goto(f"/console/bench?base={library}&q=标准")
         visit.page.get_by_role("link", name="English").click()
@@ -378,10 +385,12 @@ def test_the_whole_console_is_there_in_english(browser: Browser, service: Runnin
         expect(visit.page.locator(".hit").first).to_contain_text("Why this one")
         for path in every_page(library)[:-1]:
             visit.page.goto(path)
+            visit.page.set_viewport_size({"width": 1280, "height": 720})
             shown = visit.page.locator("main .heading p, label > span, button, th[scope=col], legend").all_inner_texts()
             chinese = [text for text in shown if any("\u4e00" <= sign <= "\u9fff" for sign in text)]
             chinese = [text for text in chinese if not text.startswith(("年份", "公开", "比例", "医院"))]
             assert chinese == [], path
+            assert _fits(visit.page, PHONE), path
 
 
 def test_a_search_needs_no_mouse(page: Page, library: int) -> None:

@@ -61,9 +61,9 @@ READING = frozenset(("search", "ask", "chat", "texts", "tables", "show", "kb", "
 
 def _version(is_set: bool) -> None:
     if is_set:
-        from importlib.metadata import version
+        from qianxun.core.system.version import installed_version
 
-        out().print(f"qianxun {version('qianxun')}")
+        out().print(f"qianxun {installed_version()}")
         raise typer.Exit
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Final, TypeVar
 
 from fastapi import FastAPI, Request, Response
@@ -14,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from qianxun.core.errors import QianxunError
+from qianxun.core.system.version import installed_version
 from qianxun.doors.http import dify, mcp, rerank
 from qianxun.doors.http.concurrency import ClientDisconnected, ConcurrencyLimit
 from qianxun.doors.http.console import routes as console
@@ -71,7 +71,7 @@ def create_app(engine: Engine, settings: Settings, spans: Spans | None = None) -
     """The service over an open engine, which it does not close."""
     app = Application(
         title="千寻 Qianxun",
-        version=version("qianxun"),
+        version=installed_version(),
         summary="中文优先的 RAG 召回服务 · Chinese-first recall for RAG",
         description=description(),
         docs_url=None,

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import AsyncIterable, Callable
 from contextlib import AbstractAsyncContextManager
-from importlib.metadata import version
 from typing import Any, TypeAlias
 
 from mcp.server.lowlevel import Server
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 
 from mcp import MCPError, types
 from qianxun.core.errors import QianxunError
+from qianxun.core.system.version import installed_version
 from qianxun.doors.mcp.catalog import ABOUT, TOOLS, Tool
 from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.conversation import Conversation, Writer
@@ -45,7 +45,7 @@ def create_server(opened: Opened) -> ToolServer:
 
     return Server(
         "qianxun",
-        version=version("qianxun"),
+        version=installed_version(),
         title="千寻 Qianxun",
         description="中文优先的知识库检索 · Chinese-first recall over knowledge bases",
         instructions=ABOUT,

@@ -7,7 +7,6 @@ import asyncio
 import platform
 import sqlite3
 from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -16,6 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.core.errors import IndexUnusable, MissingExtra, QianxunError, RetrieverUnavailable
+from qianxun.core.system.version import installed_version
 from qianxun.core.types import STORED_STATUSES, IndexStamp, KnowledgeBase
 from qianxun.engine.admin.database import disk_problem, has_records
 from qianxun.engine.folder_lock import DATABASE, is_exposed, owner_of
@@ -107,7 +107,7 @@ def examine(settings: Settings) -> Health:
         except (QianxunError, SQLAlchemyError, OSError) as error:
             trouble = "　".join(disk_problem(error) or ()) or str(error).splitlines()[0]
     return Health(
-        version=version("qianxun"),
+        version=installed_version(),
         python=platform.python_version(),
         sqlite=sqlite3.sqlite_version,
         folder=str(folder.absolute()),

@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +24,7 @@ from qianxun.core.ingest_types import Step
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.options import QueryMode, SearchChoices
 from qianxun.core.system.durable import replace_file
+from qianxun.core.system.version import installed_version
 from qianxun.core.types import Chunk, KnowledgeBase, Recall
 from qianxun.engine.embedding_models import NO_MODEL, model_folders
 from qianxun.engine.engine import Engine
@@ -121,7 +121,7 @@ def evaluation_settings(settings: Settings, dataset: Dataset, model: str) -> Set
         corpus_fingerprint(dataset),
         (model, vectors.base_url, vectors.dimension) if model else (),
         (chunking.chunk_size, chunking.chunk_overlap, chunking.by_meaning),
-        (Analyser(()).version, settings.index.backend, version("qianxun"), LAYOUT),
+        (Analyser(()).version, settings.index.backend, installed_version(), LAYOUT),
     )
     fingerprint = hashlib.blake2b(repr(key).encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
     # Rankings are compared: on a busy machine a deadline would change what is measured. And no result may come from a

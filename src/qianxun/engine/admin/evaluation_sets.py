@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -30,6 +29,7 @@ from qianxun.core.evaluation_types import (
 )
 from qianxun.core.options import SearchChoices, check, search_options
 from qianxun.core.ports import nothing
+from qianxun.core.system.version import installed_version
 from qianxun.core.types import Chunk, KnowledgeBase
 from qianxun.engine.admin.evaluate import MODES, NEED_MODEL, OPTIONS, Problems, found_chunks, search_as
 from qianxun.engine.engine import Engine
@@ -271,7 +271,7 @@ class Evaluations:
         cases = await self.cases(set_id)
         if not cases:
             raise BadInput(f"评测集“{found.name}”里还没有问题", hint="从检索台保存，或导入一个 BEIR 格式的目录")
-        setup = {"model": base.embedding_model, "version": version("qianxun")}
+        setup = {"model": base.embedding_model, "version": installed_version()}
         values: dict[str, Any] = {
             "name": name or mode,
             "mode": mode,

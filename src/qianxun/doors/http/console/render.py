@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode
@@ -22,6 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 
 from qianxun.core.filters import written_filters
+from qianxun.core.system.version import installed_version
 from qianxun.core.unicode import UNSAFE, visible_controls
 from qianxun.doors.http.console import charts
 from qianxun.doors.http.console.assets import assets
@@ -48,7 +48,7 @@ def environment() -> Environment:
         auto_reload=False,
         finalize=_visible,
     )
-    made.globals |= {"version": version("qianxun")}
+    made.globals |= {"version": installed_version()}
     made.globals |= {"line_plot": charts.line_plot, "bar_plot": charts.bar_plot, "score_bar": charts.score_bar}
     made.filters |= {"percent": _percent, "size": _size, "moment": _moment, "iso": _iso, "grouped": "{:,}".format}
     made.filters |= {"shown": _shown, "pair": _pair, "base_pair": lambda base: (base.id, base.name)}

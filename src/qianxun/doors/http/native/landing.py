@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
+from qianxun.core.system.version import installed_version
 from qianxun.doors.http.responses import success
 
 router = APIRouter()
@@ -24,5 +24,5 @@ LINKS: Final = {
 async def landing(request: Request) -> Response:
     """The link is relative: a proxy may have put the service below a path."""
     if "text/html" not in request.headers.get("accept", ""):
-        return success({"name": "qianxun", "version": version("qianxun"), **LINKS})
+        return success({"name": "qianxun", "version": installed_version(), **LINKS})
     return Response(status_code=303, headers={"location": LINKS["console"].removeprefix("/")})
