@@ -100,8 +100,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)  # after hypothesis has read its options
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     share_compiled_statements()
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):  # whoever runs tests
+        from tests.shared_parsers import share_parsers
+
+        share_parsers()
     load_profile()  # before any test is read: a test takes over the defaults of that moment
     # A shell starts background jobs with SIGINT ignored, and ignored signals are inherited: children that a test
     # interrupts would never notice. A handler of ours becomes the default action again in whatever we start.

@@ -55,7 +55,7 @@ class RuleChange(RequestModel):
     labels: Labels
 
 
-@router.get("", summary="各访问标签，与有标签的文档", **returns(enveloped(AccessPage), 404, 422))
+@router.get("", summary="各访问标签，与有标签的文档", **returns(enveloped(AccessPage), 400, 404, 422))
 async def list_labels(
     knowledge_base_id: BaseId,
     engine: TenantEngine,
@@ -100,7 +100,7 @@ async def set_rule(
     return success({"rules": to_wire(await engine.governance.access.rules(knowledge_base_id))})
 
 
-@router.delete("/rules", summary="去掉一条规则", **returns(enveloped(RuleRemoved), 404, 422))
+@router.delete("/rules", summary="去掉一条规则", **returns(enveloped(RuleRemoved), 400, 404, 422))
 async def remove_rule(
     knowledge_base_id: BaseId,
     engine: TenantEngine,
