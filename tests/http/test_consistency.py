@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.http.consistency import Ledger, Siege
 from tests.http.served import serving
+from tests.sampling import share
 
 
 def besiege(folder: Path, rounds: int, writers: int, readers: int, *, judged: int = 0, planted: Any = None) -> Ledger:
@@ -24,9 +25,10 @@ def besiege(folder: Path, rounds: int, writers: int, readers: int, *, judged: in
 
 
 def test_sixteen_at_once_find_what_was_promised(tmp_path: Path) -> None:
-    ledger = besiege(tmp_path, rounds=4, writers=8, readers=8, judged=25)
+    rounds = share(4, 2)
+    ledger = besiege(tmp_path, rounds=rounds, writers=8, readers=8, judged=25)
     assert not ledger.broken, "\n".join(ledger.broken)
-    assert ledger.writes == 8 * 4
+    assert ledger.writes == 8 * rounds
     assert ledger.questions > 2 * ledger.writes
     assert ledger.by_readers >= 25
 

@@ -13,9 +13,10 @@ from qianxun.core.types import Document, Eq, Recall
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
 from qianxun.testing.scripted import HashEmbedding
+from tests.sampling import share
 from tests.shared import DATA, needs_data
 
-PASSAGES, QUESTIONS = 200, 24
+PASSAGES, QUESTIONS = share(200, 100), share(24, 12)
 MODEL = HashEmbedding(128)
 TIED = 1e-6
 
