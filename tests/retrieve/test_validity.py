@@ -102,6 +102,17 @@ def test_history_is_searched_on_request_and_never_before_what_replaced_it(shelf:
     assert scores == sorted(scores, reverse=True)
 
 
+def test_the_first_search_of_all_knows_what_was_replaced(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, LIBRARY)
+            found = (await engine.retrieve(kb, QUERY, as_of="any")).results
+            assert [one.chunk.doc_id for one in found][:2] == ["new", "old"]
+            assert [bool(one.outdated) for one in found][:2] == [False, True]
+
+    asyncio.run(story())
+
+
 def test_a_document_that_is_named_is_searched_at_any_time(shelf: Shelf) -> None:
     answer = shelf.found(doc_ids=["old"])
     assert [one.chunk.doc_id for one in answer.results] == ["old"]

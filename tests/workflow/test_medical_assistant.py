@@ -35,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
 def ran(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     told = {name: value for name, value in os.environ.items() if not name.startswith("QIANXUN_")}
     command = [sys.executable, str(FLOW / "run.py"), "--data", str(folder / "data"), *arguments]
-    return subprocess.run(command, cwd=folder, env={**told, **environment}, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=folder, env={**told, **environment}, capture_output=True, text=True, timeout=600)
 
 
 @needs_model

@@ -31,10 +31,8 @@ async def resolve_as_of(
     The request chooses with ``as_of``; else a question that names a past year, when something was in force then that
     is not now; else it is today.
     """
-    if as_of == ANY_TIME:
-        return None
-    known = await periods(base, generation)
-    if not known.periods:
+    known = await periods(base, generation)  # at any time, too: results say what has taken their place
+    if as_of == ANY_TIME or not known.periods:
         return None
     if as_of:
         return AsOf(as_of, "request")
