@@ -20,8 +20,8 @@ from qianxun.engine import wiring
 from qianxun.ingest.sandbox import pool
 from qianxun.ingest.sandbox.limits import ParseLimits
 
-KEPT = 2  # workers for the same limits
-_spare: dict[ParseLimits, list[_Process]] = {}
+KEPT = 4  # workers, each for its limits
+_spare: list[tuple[ParseLimits, _Process]] = []  # the one left last at the end
 
 
 class _Process:
@@ -83,9 +83,10 @@ class SharedParserPool(pool.ParserPool):
         # A worker ends with the thread that has started it.
         if threading.current_thread() is not threading.main_thread():
             return await super()._start()
-        kept = [each for each in _spare.pop(self._limits, []) if each.returncode is None]
-        process = kept.pop() if kept else _Process()
-        _spare[self._limits] = kept
+        fitting = [each for each in _spare if each[0] == self._limits and each[1].returncode is None]
+        if fitting:
+            _spare.remove(fitting[-1])
+        process = fitting[-1][1] if fitting else _Process()
         await process.attach()
         worker = pool._Worker(process)  # type: ignore[arg-type]
         worker.served = process.served
@@ -94,12 +95,17 @@ class SharedParserPool(pool.ParserPool):
 
     async def aclose(self) -> None:
         for worker in self._idle:
-            kept, process = _spare.setdefault(self._limits, []), worker._process
-            if isinstance(process, _Process) and process.returncode is None and len(kept) < KEPT:
+            process = worker._process
+            if isinstance(process, _Process) and process.returncode is None:
                 process.served = worker.served
                 process.detach()
-                kept.append(process)
+                _spare.append((self._limits, process))
                 self._all.discard(worker)
+        ended = _spare[:-KEPT]
+        del _spare[:-KEPT]
+        for _, process in ended:
+            process.kill()
+            await process.wait()
         self._idle.clear()
         await super().aclose()
 
@@ -111,6 +117,5 @@ def share_parsers() -> None:
 
 
 def _end() -> None:
-    for kept in _spare.values():
-        for process in kept:
-            process.kill()
+    for _, process in _spare:
+        process.kill()
