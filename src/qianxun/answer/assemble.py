@@ -156,11 +156,13 @@ def _new_part(one: Passage, taken: Sequence[Passage]) -> Passage | None:
     """What a passage adds to those that were taken; None where that is nothing."""
     covered = [(other.start, other.end) for other in taken if other.doc_id == one.doc_id]
     own = one if one.end <= one.start else _uncovered(one, covered)
-    if own is None or any(_bare(own.text) == _bare(other.text) for other in taken):
+    if own is None:
         return None
-    return own
+    bare = _bare(own.text)
+    return None if any(bare == _bare(other.text) for other in taken) else own
 
 
+@cached_texts(256, longest=4_000)
 def _bare(text: str) -> str:
     return "".join(text.split())
 

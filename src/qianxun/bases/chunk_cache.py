@@ -13,7 +13,7 @@ from qianxun.core.system.cache import RESULT_BYTES, LRUCache
 from qianxun.core.types import Chunk
 from qianxun.text.chinese import fold
 
-MOST_BYTES: Final = 24 * MIB
+MOST_BYTES: Final = 4 * MIB  # what a question and its other wordings look at: hundreds of bases may be open
 
 
 class ChunkCache:

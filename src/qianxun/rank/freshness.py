@@ -58,7 +58,7 @@ def _discount(age_seconds: float, weight: float, half_life_days: float) -> float
 def moment_of(metadata: Metadata) -> float | None:
     """When the document was last changed, published or made, in seconds since 1970; None if nothing says so."""
     by_name = {name.casefold(): value for name, value in metadata.items()}
-    for name in FIELDS:
+    for name in FIELDS if by_name else ():  # most documents have none
         value = by_name.get(name)
         values = value if isinstance(value, tuple) else () if value is None else (value,)
         read = [moment for value in values if (moment := _moment(value)) is not None]

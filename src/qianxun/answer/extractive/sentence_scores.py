@@ -106,7 +106,7 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
     found: list[Line] = []
     for passage in passages:
         before = first = ""
-        around, name = fold(passage.text), fold(passage.doc_name)
+        around, name = _folded(passage.text), _folded(passage.doc_name)
         headings = [fold(str(heading)) for heading in passage.metadata.get("headings") or ()]
         titles = {name, PurePath(name).stem, *headings}
         name = "\n".join((name, *subjects.get(passage.doc_id, ())))
@@ -138,6 +138,9 @@ def _goes_on(text: str, number: int) -> bool:
     """Returns True if a line has the number after that of the item before it: 3.2型糖尿病 after 2.高血压."""
     counted = _NUMBERED.match(text)
     return bool(number) and counted is not None and int(counted.group(1)) == number + 1
+
+
+_folded = cached_texts(256, longest=4_000)(fold)
 
 
 @cached_texts(128, longest=4_000)
