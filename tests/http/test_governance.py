@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from qianxun.core.errors import Forbidden
 from qianxun.core.types import Document
@@ -44,7 +45,20 @@ def test_a_deletion_gives_a_receipt_that_names_the_key_and_no_tenant_sees_anothe
             assert {
                 one["action"] for one in (await at.http.get("/v1/audit", headers=other)).json()["data"]["list"]
             } == {"key.create"}
-            assert (await at.http.get("/v1/audit/verify", headers=own)).status_code == 403  # of all tenants
+            # The chain is of all tenants: each is told of its own entries, and that it is broken elsewhere.
+            checked = (await at.http.get("/v1/audit/verify", headers=other)).json()["data"]
+            assert (checked["is_intact"], checked["entries"], len(checked["head"])) == (True, 1, 64)
+            mine = (await at.http.get("/v1/audit/verify", headers=own)).json()["data"]
+            assert (mine["is_intact"], mine["entries"] > 3) == (True, True)
+            with at.engine.records.writing() as tx:
+                tx.execute(
+                    text("UPDATE audit_log SET subject = 'x' WHERE tenant = 'local' AND action = 'document.add'")
+                )
+            elsewhere = (await at.http.get(f"/v1/audit/verify?head={checked['head']}", headers=other)).json()["data"]
+            assert (elsewhere["is_intact"], elsewhere["entries"], len(elsewhere["problems"])) == (False, 1, 1)
+            assert "第" not in elsewhere["problems"][0]
+            named = (await at.http.get("/v1/audit/verify", headers=own)).json()["data"]["problems"]
+            assert "内容被改过" in named[0]
             gone = (await at.http.delete(f"/v1/knowledge-bases/{base}?purge=true", headers=own)).json()["data"]
             assert gone["is_complete"]
 

@@ -29,10 +29,10 @@ class AuditLog:
         chosen: dict[str, Any] = {"knowledge_base": knowledge_base, "action": action, "limit": limit, "before": before}
         return await self.records.read(lambda tx: audit.entries(tx, tenant=self.tenant, **chosen))
 
-    async def verify(self, head: str = "") -> AuditVerdict:
+    async def verify(self, head: str = "", *, tenant: str | None = None) -> AuditVerdict:
         """Reads the log of all tenants, which is one chain, and works every hash out again. ``head`` is that of an
-        earlier verdict, which should still be there."""
-        return await self.records.read(lambda tx: audit.verify(tx, head))
+        earlier verdict, which should still be there. Of one ``tenant``: what of it is that tenant's."""
+        return await self.records.read(lambda tx: audit.verify(tx, head, tenant=tenant))
 
 
 @contextmanager

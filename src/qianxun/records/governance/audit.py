@@ -28,6 +28,7 @@ FIRST: Final = "0" * 64  # what the first entry has for the hash of the one befo
 WHO_LIMIT: Final = 255
 SUBJECT_LIMIT: Final = 1_000  # characters
 PROBLEMS: Final = 20  # that a verdict names
+ELSEWHERE: Final = "链在别的租户的记录处断了：请管理员在服务所在的机器上运行 qianxun audit verify"
 BATCH: Final = 1_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 ROW: Final = (
@@ -88,30 +89,40 @@ def entries(
     return [_entry(row) for row in tx.execute(query)]
 
 
-def verify(tx: Connection, noted: str = "") -> AuditVerdict:
-    """Reads the whole log of all tenants and works every hash out again. ``noted`` is a head of an earlier day: a log
-    that was made anew, with hashes of its own, does not have it."""
+def verify(tx: Connection, noted: str = "", *, tenant: str | None = None) -> AuditVerdict:
+    """Reads the whole log of all tenants, which is one chain, and works every hash out again. ``noted`` is a head of an
+    earlier day: a log that was made anew, with hashes of its own, does not have it. For one ``tenant`` its own entries
+    are counted and named, its head is the last of them, and of others only that the chain is broken there."""
     count = erased = 0
-    head, problems, is_noted = FIRST, list[str](), not noted
+    head, own_head, problems, is_noted = FIRST, "", list[str](), not noted
     expected = 1
     for row in _rows(tx):
+        is_own = tenant is None or row.tenant == tenant
         if row.sequence != expected:
             problems.append(f"缺少第 {expected}–{row.sequence - 1} 条")
-        if row.previous != head:
-            problems.append(f"第 {row.sequence} 条与它前一条接不上")
-        if row.salt is not None and row.digest != _digest(row.salt, row.who, row.subject, row.details):
-            problems.append(f"第 {row.sequence} 条的内容被改过")
-        facts = (row.tenant, row.knowledge_base_id, row.action, row.digest)
-        if row.hash != _hash(row.previous, row.sequence, row.created_at, *facts):
-            problems.append(f"第 {row.sequence} 条与它的哈希不符")
-        count, erased, expected, head = count + 1, erased + (row.salt is None), row.sequence + 1, row.hash
+        wrong = list(_wrong(row, head))
+        problems += wrong if is_own else [ELSEWHERE] if wrong and ELSEWHERE not in problems else []
+        count, erased = count + is_own, erased + (is_own and row.salt is None)
+        expected, head, own_head = row.sequence + 1, row.hash, row.hash if is_own else own_head
         is_noted = is_noted or head == noted
     given_out = last(tx, "audit")
     if given_out >= expected:
         problems.append(f"缺少第 {expected}–{given_out} 条：结尾被截去")
     if not is_noted:
         problems.append("记下的 head 不在链上：记录被截短，或整个重写过")
-    return AuditVerdict(count, erased, head if count else "", tuple(problems[:PROBLEMS]))
+    return AuditVerdict(count, erased, own_head, tuple(problems[:PROBLEMS]))
+
+
+def _wrong(row: Row[Any], before: str) -> Iterator[str]:
+    """What is wrong with an entry that should follow one with this hash."""
+    if row.previous != before:
+        yield f"第 {row.sequence} 条与它前一条接不上"
+    if row.salt is not None and row.digest != _digest(row.salt, row.who, row.subject, row.details):
+        yield f"第 {row.sequence} 条的内容被改过"
+    if row.hash != _hash(
+        row.previous, row.sequence, row.created_at, row.tenant, row.knowledge_base_id, row.action, row.digest
+    ):
+        yield f"第 {row.sequence} 条与它的哈希不符"
 
 
 def erase(tx: Connection, sequences: Collection[int]) -> int:
