@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 HEAD = "0017"  # the newest of them
-# Of each connection. With 64 MB, fifteen of them took up to a gigabyte, filled by what is only ever appended to (the
-# log of searches); a page that is not here comes from the system's cache: 15 µs more for thirty rows anywhere in 93 MB.
+# Of each connection, of which there may be fifteen: with 64 MB each they could take a gigabyte. A page that is not here
+# comes from the system's cache: 15 µs more for thirty rows anywhere in 93 MB.
 CACHE_BYTES = 8 * MIB
 # The newest migrations of released programs that can work on the tables of this one: replicas of two versions live
 # together while they are replaced one by one. A migration that takes or renames a column which those use empties it.
