@@ -184,3 +184,9 @@ def test_pairs_of_characters_of_words_without_meaning_are_not_searched_for() -> 
     assert {"什", "么"} <= set(asked.grams)  # tiers look at what characters a chunk shares with a question
     assert {"是什", "什么"} <= set(analyse_query("是什么").grams)
     assert "多少" in Analyser(["多少"]).analyse_query("住院报销多少").grams
+
+
+@pytest.mark.parametrize("text", ["報銷比例為 85％，ＡＢＣ１２３", "COVID-19 防控，QH-2087，㎡", "第三章\n乾隆"])
+def test_terms_of_an_index_entry_are_its_words_and_grams(text: str) -> None:
+    analyser = Analyser(["报销比例"])
+    assert analyser.index_terms(text) == (analyser.index_words(text), index_grams(text))
