@@ -168,3 +168,23 @@ def test_a_bound_on_what_the_question_states_comes_along() -> None:
 def test_the_name_of_somebody_alone_is_no_answer_about_them() -> None:
     text = "申请人：佟小满，住河西路9号。\n佟小满的视力经鉴定构成七级残疾。"
     assert answer("佟小满的残疾是几级？", passage(text, "鉴定.txt")).answer.startswith("佟小满的视力")
+
+
+@pytest.mark.parametrize("question", ["苗苗的帐篷是什么牌子的？", "林间步道的地质勘测结果如何？"])
+def test_what_is_asked_of_a_subject_must_be_spoken_of(question: str) -> None:
+    text = "苗苗的帐篷搭在湖边，容纳四人。林间步道的水文勘测结果：水位2米，流速平缓。"
+    assert answer(question, passage(text, "林间步道.txt")).form != "extractive"
+
+
+def test_an_everyday_word_counts_as_missing_less_than_a_thing() -> None:
+    rules = (
+        passage("第三条 钥匙遗失的，应当于当日向物业报告。", "宿舍.md", 1, 0.95),
+        passage("停车须登记。", "车.md", 2),
+    )
+
+    def barely(_: str, texts: Sequence[str]) -> list[float]:
+        return [0.62 if "遗失" in text else 0.3 for text in texts]
+
+    alike = AnswerGenerator(likeness=barely)
+    assert "当日" in alike.generate("钥匙搞没了最晚啥时候得吱一声？", rules).answer
+    assert alike.generate("钥匙搞没了，保证金啥时候退？", rules).is_declined

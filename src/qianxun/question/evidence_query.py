@@ -88,6 +88,7 @@ class EvidenceQuery:
     is_computed: bool = False  # it asks for a sum or a difference: 一共, 相差
     unit: str = ""  # 天 of 多少天
     label: tuple[str, Measure] | None = None  # of the figure that it asks for: 比例
+    attribute: str = ""  # 牌子 of 是什么牌子的
 
 
 def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[str] = ()) -> EvidenceQuery:
@@ -118,6 +119,7 @@ def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[st
         bool(cue("aggregate.operation").search(folded)),
         unit.group(1) if (unit := cue("number.unit").search(folded)) else "",
         figure_label(folded),
+        asked.group("of") if (asked := cue("which.attribute").search(folded)) else "",
     )
 
 

@@ -40,7 +40,7 @@ AHEAD: Final = 0.6  # what a point of score beyond that is worth
 BARELY: Final = 0.72  # below this, every thing that a question for a fact names must be there
 PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
 BARELY_ALIKE, RATHER_ALIKE = 0.55, 0.6  # cosines of a question and a line, without names: where the words fit
-RATHER_MEANING, ALIKE_MEANING = 0.66, 0.75  # … where they do not; the former in a passage that the search is sure of
+OTHER_WORDS, RATHER_MEANING, ALIKE_MEANING = 0.6, 0.66, 0.75  # … where they do not (`probable`)
 # The chance that a question has its answer here, by how well the best line fits (as a share of what is enough) and by
 # how alike line and question are in meaning; fitted with one domain left out in turn (docs/quality.md).
 BY_FIT, BY_MEANING, OFFSET = 3.9, 2.9, -5.9
@@ -141,6 +141,7 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     absent = [word for word in words if all(coverage(word, one.line.folded) < 0.8 for one in own)]
     # What only lines about something else say is not said of the subject.
     is_enough = fit >= ENOUGH[query.kind] and not (evidence.subject and absent) and not _lacks_thing(evidence, fit)
+    is_enough = is_enough and not _lacks_attribute(evidence)
     lacks_result = query.is_computed and not _states_result(evidence.scored)
     if is_enough and not lacks_result and (likeness is None or _chance(evidence, fit, likeness) >= SURE):
         return Sufficiency(True, fit)
@@ -183,7 +184,8 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
         return first if is_near else None
     alike = likeness_without_names(likeness, query.text, [one.line for one in offered], evidence.names)
     meant = closest(offered, alike)
-    if meant.alike >= ALIKE_MEANING or (meant.alike >= RATHER_MEANING and meant.is_decisive):
+    least_alike = OTHER_WORDS if _lacks_only_words(query, meant.scored.line) else RATHER_MEANING
+    if meant.alike >= ALIKE_MEANING or (meant.alike >= least_alike and meant.is_decisive):
         return meant.scored
     return first if is_near and alike[0] >= (BARELY_ALIKE if first.fit >= least else RATHER_ALIKE) else None
 
@@ -202,6 +204,38 @@ def _names_all(query: EvidenceQuery, line: Line) -> bool:
     """Returns True if every thing that the question names, and what is done with it, is in the line or around it."""
     things = [term for term in query.terms if term.is_main and not term.parts]
     return all(term_coverage(term, line, query) >= AROUND for term in things)
+
+
+def _lacks_only_words(query: EvidenceQuery, line: Line) -> bool:
+    """Returns True if a line lacks nothing of the question but what is done, and everyday words: these a document says
+    otherwise, while a thing that it does not name is seldom what it is about."""
+    return all(term_coverage(term, line, query) >= AROUND for term in _things(query))
+
+
+def _things(query: EvidenceQuery) -> list[Term]:
+    """The terms that a document would call so, too: no actions, and no everyday words for which it has others."""
+    main = [term for term in query.terms if term.is_main and not term.parts and not term.is_verb]
+    return [term for term in main if not term.formal or term.text in term.formal]
+
+
+def _lacks_attribute(evidence: ReadEvidence) -> bool:
+    """Returns True if what is asked of a subject is not spoken of: the best line says no 牌子; or it has the rest of a
+    compound whose beginning no line has: 检查结果, where the question asks for that of a 胃镜."""
+    query = evidence.query
+    best = max((one for one in evidence.scored if one.is_own), key=lambda one: one.fit, default=None)
+    if best is None:
+        return False
+    if query.attribute and not any(mark in best.line.around for mark in query.attribute.removesuffix("子")):
+        return True
+    own = [one.line for one in evidence.scored if one.is_own]
+    things = {term.text for term in _things(query)}
+    compounds = [term.parts for term in query.terms if query.kind == "explain" and term.parts]
+    return any(
+        first in things
+        and all(line_coverage(word, best.line) >= SHORT for word in rest)
+        and all(line_coverage(first, line) < AROUND for line in own)
+        for first, *rest in compounds
+    )
 
 
 def nearest(evidence: ReadEvidence) -> ScoredLine | None:
