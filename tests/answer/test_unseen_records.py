@@ -188,3 +188,9 @@ def test_an_everyday_word_counts_as_missing_less_than_a_thing() -> None:
     alike = AnswerGenerator(likeness=barely)
     assert "当日" in alike.generate("钥匙搞没了最晚啥时候得吱一声？", rules).answer
     assert alike.generate("钥匙搞没了，保证金啥时候退？", rules).is_declined
+
+
+def test_a_thing_that_no_line_has_is_not_answered_by_the_rest_of_the_question() -> None:
+    text = passage("云杉水库的坝高为32米，坝顶长210米，由云杉镇管理。", "云杉镇志.txt")
+    assert answer("云杉水库的坝高是多少？", text).form == "extractive"
+    assert answer("云杉镇管理的枫林水库的坝高是多少米？", text).form != "extractive"

@@ -19,8 +19,7 @@ Likeness: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """How alike in meaning a question is to each of some texts, as a cosine."""
 
 BY_WORDS, BY_SEARCH = 8, 16  # lines that are compared: those that fit best, and those of the passages found first
-FOUND_SURELY: Final = 0.65  # score of a passage
-AHEAD_OF_OTHERS: Final = 0.06  # in cosine, of the best line of another document
+DECISIVE: Final = ((0.65, 0.06), (0.9, 0.035))  # scores of a passage, and its lead over other documents in cosine
 _SHOWN: Final = 200  # characters of a line that are compared
 _BODY: Final = 4  # characters at the end of a body's name, without what kind of body it is
 _BODIES: Final = re.compile(r"([^\W\d]{2,}?)(?:有限责任公司|股份有限公司|有限公司|集团)")
@@ -68,7 +67,8 @@ def closest(offered: Sequence[ScoredLine], alike: Sequence[float]) -> Meant:
     best = max(range(len(offered)), key=lambda at: alike[at])
     passage = offered[best].line.passage
     others = (value for one, value in zip(offered, alike, strict=True) if one.line.passage.doc_id != passage.doc_id)
-    is_decisive = passage.score >= FOUND_SURELY and alike[best] - max(others, default=0.0) >= AHEAD_OF_OTHERS
+    lead = alike[best] - max(others, default=0.0)
+    is_decisive = any(passage.score >= score and lead >= least for score, least in DECISIVE)
     return Meant(offered[best], alike[best], is_decisive)
 
 

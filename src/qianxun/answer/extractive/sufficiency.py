@@ -219,22 +219,25 @@ def _things(query: EvidenceQuery) -> list[Term]:
 
 
 def _lacks_attribute(evidence: ReadEvidence) -> bool:
-    """Returns True if what is asked of a subject is not spoken of: the best line says no 牌子; or it has the rest of a
-    compound whose beginning no line has: 检查结果, where the question asks for that of a 胃镜."""
+    """Returns True if what is asked of a subject is not spoken of: the best line says no 牌子; no line has a thing that
+    the question names; or only the rest of a compound: 检查结果, where that of a 胃镜 is asked for."""
     query = evidence.query
-    best = max((one for one in evidence.scored if one.is_own), key=lambda one: one.fit, default=None)
-    if best is None:
+    own = [one for one in evidence.scored if one.is_own]
+    if not own:
         return False
-    if query.attribute and not any(mark in best.line.around for mark in query.attribute.removesuffix("子")):
+    best = max(own, key=lambda one: one.fit).line
+    if query.attribute and not any(mark in best.around for mark in query.attribute.removesuffix("子")):
         return True
-    own = [one.line for one in evidence.scored if one.is_own]
-    things = {term.text for term in _things(query)}
-    compounds = [term.parts for term in query.terms if query.kind == "explain" and term.parts]
+    unknown = {
+        term.text
+        for term in _things(query)
+        if len(term.text) > 1 and all(term_coverage(term, one.line, query) < AROUND for one in own)
+    }
+    if query.kind != "explain":
+        return query.kind == "fact" and bool(unknown)
+    compounds = (term.parts for term in query.terms if term.parts)
     return any(
-        first in things
-        and all(line_coverage(word, best.line) >= SHORT for word in rest)
-        and all(line_coverage(first, line) < AROUND for line in own)
-        for first, *rest in compounds
+        first in unknown and all(line_coverage(word, best) >= SHORT for word in rest) for first, *rest in compounds
     )
 
 
