@@ -78,6 +78,8 @@ def test_labels_decide_what_a_principal_is_shown(handbook: Run) -> None:
     assert (seen(), seen(*bob), seen(*finance)) == ({"制度.md", "价目.csv"}, {"制度.md"}, {"制度.md", "价目.csv"})
     assert handbook("access", "rules", "set", folder, "--kb", "手册", "-l", "user:bob").code == 0
     assert (seen(*bob), seen(*finance)) == ({"制度.md"}, {"价目.csv"})
+    labelled = handbook("kb", "documents", "手册", "--label", "user:bob", "--json").json
+    assert (labelled["total"], [one["name"] for one in labelled["documents"]]) == (1, ["制度.md"])
     listed = handbook("access", "list", "--kb", "手册", "--json").json
     assert listed["labels"] == {"group:财务": 1, "user:bob": 1}
     assert handbook("access", "list", "--kb", "手册", "--label", "user:bob").out.count("规则") == 1

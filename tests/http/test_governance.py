@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from qianxun.core.errors import Forbidden
+from qianxun.core.ingest_types import DocumentQuery
 from qianxun.core.types import Document
 from qianxun.doors.client import Client
 from qianxun.engine.admin.keys import issue_key
@@ -80,6 +81,8 @@ def test_the_client_does_what_the_engine_does(tmp_path: Path) -> None:
                 assert await access.labels(base) == {"group:财务": 1, "user:bob": 1}
                 assert [one.doc_id for one in await access.list(base, label="user:bob")] == ["乙"]
                 assert [rule.prefix for rule in await access.rules(base)] == ["乙"]
+                labelled = await client.contents.page(base, DocumentQuery(access="user:bob"))
+                assert ([one.doc_id for one in labelled.documents], labelled.total) == (["乙"], 1)
                 for labels, expected in ((("user:bob",), {"乙"}), (("group:财务",), {"甲"}), (("role:无",), set())):
                     async with client.as_principal(*labels) as seen:
                         recall = await seen.retrieve(base, "报销")

@@ -44,6 +44,8 @@ def _params(query: DocumentQuery) -> dict[str, str]:
         raise BadInput("field 与 value 不能经过服务", hint='写成 where=Eq("metadata.名称", 值)')
     names = ("name", "status", "content_type", "suffix", "folder", "valid_on", "order")
     params = {name: str(value) for name in names if (value := getattr(query, name))}
+    if query.access:
+        params["label"] = query.access
     if query.where != EVERYTHING:
         params["filters"] = json.dumps(written_filters(query.where))
     for name in ("since", "until"):

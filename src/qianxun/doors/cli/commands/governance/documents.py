@@ -36,6 +36,7 @@ def documents(
         typer.Option(metavar="F=V", help="与 search 的 --where 一样，可写几次 · as of search, repeatable"),
     ] = None,
     folder: Annotated[str, typer.Option(metavar="DIR", help="在这个文件夹或其下 · in this folder or below")] = "",
+    label: Annotated[str, typer.Option(metavar="L", help="有这个访问标签的 · with this access label")] = "",
     valid_on: Annotated[str, typer.Option(metavar="DAY", help="这一天有效的 · in force on this day")] = "",
     since: Annotated[str, typer.Option(metavar="T", help="这时或以后改过的 · changed then or later")] = "",
     until: Annotated[str, typer.Option(metavar="T", help="这时以前改的 · changed before then")] = "",
@@ -44,8 +45,9 @@ def documents(
     after: Annotated[str, typer.Option(metavar="PLACE", help="上一页的 next · where the last page ended")] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """列出文档：按名称、状态、元数据、文件夹、有效期、时间 · documents by name, state, metadata, folder, time"""
+    """列出文档：按名称、状态、元数据、文件夹、标签、有效期、时间 · documents by name, state, metadata, label, time"""
     from qianxun.core.filters import all_of
+    from qianxun.core.governance.access import checked_label
     from qianxun.core.ingest_types import DocumentQuery
     from qianxun.doors.cli.option_flags import where_of
 
@@ -56,6 +58,7 @@ def documents(
         order=order.value,
         where=all_of(*(where_of(condition) for condition in where or ())),
         folder=folder,
+        access=checked_label(label) if label else "",
         valid_on=valid_on,
         since=_moment("--since", since),
         until=_moment("--until", until),
