@@ -31,3 +31,16 @@ def test_a_batch_that_does_not_fit_into_memory_would_leave_several(
 ) -> None:
     monkeypatch.setattr(keywords, "MOST_HEAP_BYTES", keywords.LEAST_HEAP_BYTES)
     assert written(tmp_path / "keywords") > 1
+
+
+def test_what_tantivy_keeps_of_its_writers_is_let_go_after_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keywords, "WRITES_AN_OPENING", 3)
+    index = keywords.Keywords.create(tmp_path / "keywords")
+    objects = [index._index]
+    for row in range(7):
+        index.write([row], ["住院"], [""], ())
+        assert index.view().searcher.num_docs == row + 1
+        objects += [index._index] if index._index is not objects[-1] else []
+    assert len(objects) == 3, "a new one after three writes and after six"

@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 # every later search (docs/decisions/0006-recall-speed.md): a chunk of 400 characters takes 13 KB.
 LEAST_HEAP_BYTES, MOST_HEAP_BYTES = 15_000_000, 320_000_000
 HEAP_BYTES_PER_ROW = 20_000
+WRITES_AN_OPENING = 200
 # So many allowed rows, times the cube root of all, are given to tantivy as a set; more are sifted from its hits. Both
 # take as long at 3.5 % of 15,000 rows and at .6 % of 364,000 (docs/decisions/0032-a-million-chunks.md).
 SET_PER_CUBE_ROOT = 24
@@ -141,6 +142,7 @@ class Keywords:
         self._folder = folder
         self._index = index
         self._index.config_reader("manual")
+        self._writes = 0  # by this object of tantivy's
 
     @staticmethod
     def create(folder: Path) -> Keywords:
@@ -204,6 +206,16 @@ class Keywords:
                     writer.wait_merging_threads()
                 raise
             writer.wait_merging_threads()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """tantivy's object keeps 1.7 KB of every writer that it had: after many of them another one takes its place."""
+        import tantivy
+
+        self._writes += 1
+        if self._writes >= WRITES_AN_OPENING:
+            self._index, self._writes = tantivy.Index.open(str(self._folder)), 0
+            self._index.config_reader("manual")
 
 
 def _repeated(tokens: str) -> str:
