@@ -4,6 +4,8 @@ that were not (`IS_TUNED`).
 Public sets under ``../shared/data`` (sampled: the documents that answer the sampled questions, and others), and
 documents and questions of our own under ``answer_library``: ``open`` was looked at, ``kept`` was written first and
 not looked at since (but for what the check dropped), ``second`` was looked at after it had been measured once.
+``third`` and ``third_kept`` (judgments, hospital records, rules, a university's pages, insurance, tables) were written
+by somebody else; only ``third`` was looked at. Their ``sentences.jsonl`` are right and wrong ones for the check.
 ``ingest.jsonl`` asks of the files under ``../shared/data/ingest``; it has no text of theirs beyond the fact that is
 expected.
 """
@@ -50,13 +52,17 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "office_kept": ("office_pdf/kag_aiwen.pdf", "office_pdf/kag_test_markdown.md"),
     "novel_kept": ("novels/儒林外史.txt",),
 }
-IS_TUNED = frozenset(["finance", "encyclopaedia", "own_open", "own_second", "laws_open", "office_open", "pages_open"])
+IS_TUNED = frozenset(
+    ["finance", "encyclopaedia", "own_open", "own_second", "own_third", "laws_open", "office_open", "pages_open"]
+)
 NAMES = (
     *SETS,
     "medicine",
     "own_open",
     "own_kept",
     "own_second",
+    "own_third",
+    "own_third_kept",
     *FILES,
     "pages_open",
     "pages_kept",
@@ -87,6 +93,7 @@ class Domain:
     folder: Path | None = None
     files: tuple[Path, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)  # of the gold documents
+    sentences: tuple[Mapping[str, object], ...] = ()  # right and wrong ones, with the passages that they cite
 
 
 def domain(name: str, limit: int, cache: Path) -> Domain:
@@ -108,7 +115,9 @@ def domain(name: str, limit: int, cache: Path) -> Domain:
 def _own(name: str) -> Domain:
     folder = OWN / name.removeprefix("own_")
     files = tuple(sorted(path for path in folder.iterdir() if path.suffix != ".jsonl"))
-    return Domain(name, tuple(map(_case, _rows(folder / "questions.jsonl"))), files=files)
+    sentences = folder / "sentences.jsonl"
+    checks = tuple(_rows(sentences)) if sentences.exists() else ()
+    return Domain(name, tuple(map(_case, _rows(folder / "questions.jsonl"))), files=files, sentences=checks)
 
 
 def _case(row: Mapping[str, object]) -> Case:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from qianxun.answer.generate import AnswerGenerator
@@ -79,6 +82,57 @@ def test_what_probably_answers_is_marked_as_such() -> None:
     assert likely.sources
     unlike = AnswerGenerator(likeness=lambda _, texts: [0.1] * len(texts)).generate("门店盘货归谁管", shop)
     assert unlike.is_declined
+
+
+def test_a_line_found_by_its_meaning_alone_is_probable_where_the_search_is_sure() -> None:
+    safety = "机器搬运后须直立静置2小时以上才能通电。"
+    asked = "刚搬回家的机器能马上插电用吗"
+
+    def alike(_: str, texts: Sequence[str]) -> list[float]:
+        return [0.7 if "静置" in text else 0.3 for text in texts]
+
+    sure = [passage(f"不得烘烤衣物。\n{safety}", score=0.95), passage("水箱满后停机。", number=2, score=0.3)]
+    found = AnswerGenerator(likeness=alike).generate(asked, sure)
+    assert found.form == "probable"
+    assert "2小时" in found.answer
+    unsure = [replace(one, score=0.4) for one in sure]
+    assert AnswerGenerator(likeness=alike).generate(asked, unsure).is_declined
+
+
+def test_names_in_question_and_line_say_nothing_of_what_is_asked() -> None:
+    compared: list[str] = []
+
+    def alike(question: str, texts: Sequence[str]) -> list[float]:
+        compared.extend((question, *texts))
+        return [0.1] * len(texts)
+
+    record = [passage("姓名：周雅琴 科室：心内科\n其弟患心肌梗死。", name="周雅琴出院小结.txt", score=0.9)]
+    AnswerGenerator(likeness=alike).generate("周雅琴家里人得过心脏病吗", record)
+    assert compared
+    assert not any("周雅琴" in text for text in compared)
+
+
+def test_of_lines_that_fit_alike_the_one_that_means_the_same_is_quoted() -> None:
+    record = [passage("检查无活动性出血，放置引流管1根。\n手术顺利，术中出血约20毫升。", name="郝建平手术记录.txt")]
+    by_meaning = AnswerGenerator(likeness=lambda _, texts: [0.8 if "20毫升" in text else 0.6 for text in texts])
+    assert "20毫升" in by_meaning.generate("郝建平术中出血多少", record).answer
+
+
+def test_a_short_field_is_a_line_and_no_heading() -> None:
+    verdict = [passage("本判决为终审判决。\n审判长　郑海燕\n书记员：何田", name="盗窃案判决书.txt")]
+    assert "郑海燕" in AnswerGenerator().generate("盗窃案的审判长是谁", verdict).answer
+    assert "何田" in AnswerGenerator().generate("盗窃案的书记员是谁", verdict).answer
+
+
+def test_every_item_of_a_list_is_given_where_all_are_asked_for() -> None:
+    record = [passage("初步诊断：\n1.社区获得性肺炎\n2.呼吸衰竭\n3.2型糖尿病\n4.高血压病", name="孟庆海入院记录.txt")]
+    found = AnswerGenerator().generate("孟庆海的初步诊断有哪些", record).answer
+    assert all(one in found for one in ("肺炎", "呼吸衰竭", "2型糖尿病", "高血压病"))
+
+
+def test_a_name_may_be_short_for_the_one_in_a_title() -> None:
+    terms = [passage("申请理赔应提交：理赔申请书、身份证明、病历。", "理赔", name="意外伤害保险条款.md")]
+    assert "身份证明" in AnswerGenerator().generate("申请意外险理赔需要提交哪些材料", terms).answer
 
 
 def test_two_questions_are_answered_each_by_itself() -> None:

@@ -104,6 +104,7 @@ def unsupported(sentence: str, evidence: Evidence, query: str = "", of_rows: Seq
     of the rows of a table that it names, from which others may be worked out."""
     stated = list(dict.fromkeys(figures(sentence)))
     missing = [figure for figure in stated if not is_in(figure, sentence, evidence)]
+    missing = [one for one in missing if not _is_rounded(one, sentence, evidence)]
     missing = _not_worked_out(missing, sentence, evidence, of_rows)
     if missing:
         return missing
@@ -121,7 +122,7 @@ def _not_worked_out(
     left = []
     for figure in missing:
         known = [(*evidence.figures, *results), *([(*of_rows, *results)] if of_rows else [])]
-        if any(is_computed(figure, sentence, one) for one in known) or _is_rounded(figure, sentence, evidence):
+        if any(is_computed(figure, sentence, one) for one in known):
             results.append(figure)
         else:
             left.append(figure)
