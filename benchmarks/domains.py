@@ -55,8 +55,6 @@ FILES: Mapping[str, tuple[str, ...]] = {
 IS_TUNED = frozenset(
     ["finance", "encyclopaedia", "own_open", "own_second", "own_third", "laws_open", "office_open", "pages_open"]
 )
-    ["finance", "encyclopaedia", "own_open", "own_second", "own_third", "laws_open", "office_open", "pages_open"]
-)
 NAMES = (
     *SETS,
     "medicine",
