@@ -152,7 +152,7 @@ class Running:
     def end(self, signal: int) -> tuple[str, str]:
         """(what it said, what it logged) until this signal was its end."""
         self.process.send_signal(signal)
-        told, _ = self.process.communicate(timeout=60)
+        told, _ = self.process.communicate(timeout=300)
         self.log.seek(0)
         return told, self.log.read()
 
