@@ -176,20 +176,6 @@ def test_what_is_asked_of_a_subject_must_be_spoken_of(question: str) -> None:
     assert answer(question, passage(text, "林间步道.txt")).form != "extractive"
 
 
-def test_an_everyday_word_counts_as_missing_less_than_a_thing() -> None:
-    rules = (
-        passage("第三条 钥匙遗失的，应当于当日向物业报告。", "宿舍.md", 1, 0.95),
-        passage("停车须登记。", "车.md", 2),
-    )
-
-    def barely(_: str, texts: Sequence[str]) -> list[float]:
-        return [0.62 if "遗失" in text else 0.3 for text in texts]
-
-    alike = AnswerGenerator(likeness=barely)
-    assert "当日" in alike.generate("钥匙搞没了最晚啥时候得吱一声？", rules).answer
-    assert alike.generate("钥匙搞没了，保证金啥时候退？", rules).is_declined
-
-
 def test_a_thing_that_no_line_has_is_not_answered_by_the_rest_of_the_question() -> None:
     text = passage("云杉水库的坝高为32米，坝顶长210米，由云杉镇管理。", "云杉镇志.txt")
     assert answer("云杉水库的坝高是多少？", text).form == "extractive"

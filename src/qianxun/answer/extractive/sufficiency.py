@@ -40,7 +40,7 @@ AHEAD: Final = 0.6  # what a point of score beyond that is worth
 BARELY: Final = 0.72  # below this, every thing that a question for a fact names must be there
 PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
 BARELY_ALIKE, RATHER_ALIKE = 0.55, 0.6  # cosines of a question and a line, without names: where the words fit
-OTHER_WORDS, RATHER_MEANING, ALIKE_MEANING = 0.6, 0.66, 0.75  # … where they do not (`probable`)
+RATHER_MEANING, ALIKE_MEANING = 0.66, 0.75  # … where they do not; the former in a passage that the search is sure of
 # The chance that a question has its answer here, by how well the best line fits (as a share of what is enough) and by
 # how alike line and question are in meaning; fitted with one domain left out in turn (docs/quality.md).
 BY_FIT, BY_MEANING, OFFSET = 3.9, 2.9, -5.9
@@ -184,8 +184,7 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
         return first if is_near else None
     alike = likeness_without_names(likeness, query.text, [one.line for one in offered], evidence.names)
     meant = closest(offered, alike)
-    least_alike = OTHER_WORDS if _lacks_only_words(query, meant.scored.line) else RATHER_MEANING
-    if meant.alike >= ALIKE_MEANING or (meant.alike >= least_alike and meant.is_decisive):
+    if meant.alike >= ALIKE_MEANING or (meant.alike >= RATHER_MEANING and meant.is_decisive):
         return meant.scored
     return first if is_near and alike[0] >= (BARELY_ALIKE if first.fit >= least else RATHER_ALIKE) else None
 
@@ -204,12 +203,6 @@ def _names_all(query: EvidenceQuery, line: Line) -> bool:
     """Returns True if every thing that the question names, and what is done with it, is in the line or around it."""
     things = [term for term in query.terms if term.is_main and not term.parts]
     return all(term_coverage(term, line, query) >= AROUND for term in things)
-
-
-def _lacks_only_words(query: EvidenceQuery, line: Line) -> bool:
-    """Returns True if a line lacks nothing of the question but what is done, and everyday words: these a document says
-    otherwise, while a thing that it does not name is seldom what it is about."""
-    return all(term_coverage(term, line, query) >= AROUND for term in _things(query))
 
 
 def _things(query: EvidenceQuery) -> list[Term]:
