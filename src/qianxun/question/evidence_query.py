@@ -119,7 +119,7 @@ def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[st
         bool(cue("aggregate.operation").search(folded)),
         unit.group(1) if (unit := cue("number.unit").search(folded)) else "",
         figure_label(folded),
-        asked.group("of") if (asked := cue("which.attribute").search(folded)) else "",
+        attribute.group("of") if (attribute := cue("which.attribute").search(folded)) else "",
     )
 
 

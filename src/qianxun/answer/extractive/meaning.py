@@ -82,8 +82,8 @@ def is_of_alternative(query: EvidenceQuery, line: Line) -> bool:
         return True
     near = f"{line.heading}\n{line.folded}"
     for group in _alternatives():
-        asked = [word for word in group if word in query.folded]
-        if asked and not any(word in near for word in asked) and any(word in near for word in group):
+        wanted = [word for word in group if word in query.folded]
+        if wanted and not any(word in near for word in wanted) and any(word in near for word in group):
             return True
     return False
 

@@ -24,8 +24,8 @@ _BRACKETS: Final = str.maketrans("（）〔〕[]", "()()()")
 def record_subjects(question: str, passages: Sequence[Passage]) -> Mapping[str, tuple[str, ...]]:
     """By document's id, what in its head is in the question too: the person of a record, an identifier. A document
     whose head names several such persons is about none of them alone."""
-    asked = fold(question)
-    codes = _IDENTIFIER.findall(asked.translate(_BRACKETS))
+    folded = fold(question).translate(_BRACKETS)
+    codes = _IDENTIFIER.findall(folded)
     found: dict[str, tuple[str, ...]] = {}
     for passage in passages:
         if passage.start > HEAD or passage.end <= passage.start:
@@ -33,7 +33,7 @@ def record_subjects(question: str, passages: Sequence[Passage]) -> Mapping[str, 
         head = fold(passage.text[: HEAD - passage.start])
         people = set(_SUBJECT.findall(head))
         own = [*(people if len(people) == 1 else ()), *(code for code in codes if code in head.translate(_BRACKETS))]
-        named = tuple(name for name in own if name in asked.translate(_BRACKETS))
+        named = tuple(name for name in own if name in folded)
         if named:
             found[passage.doc_id] = named
     return found
@@ -42,6 +42,6 @@ def record_subjects(question: str, passages: Sequence[Passage]) -> Mapping[str, 
 def people(question: str, passages: Sequence[Passage]) -> tuple[str, ...]:
     """The people of a question whom the passages introduce by their part (被告人某某，…): names that no dictionary has
     are words all the same."""
-    asked = fold(question)
-    names = {name for passage in passages for name in _PERSON.findall(fold(passage.text)) if name in asked}
+    folded = fold(question)
+    names = {name for passage in passages for name in _PERSON.findall(fold(passage.text)) if name in folded}
     return tuple(sorted(names, key=lambda name: (-len(name), name)))

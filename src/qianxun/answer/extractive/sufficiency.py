@@ -271,8 +271,8 @@ def _about_people(people: Sequence[str], query: EvidenceQuery, scored: Sequence[
         return list(scored)
     found = []
     for one in scored:
-        says = any(term_coverage(term, one.line, query) >= SHORT for term in rest)
-        share = 1.0 if says else NAME_ALONE
+        has_attribute = any(term_coverage(term, one.line, query) >= SHORT for term in rest)
+        share = 1.0 if has_attribute else NAME_ALONE
         choice = one.choice * (1.0 if all(name in one.line.folded for name in people) else NAMED_ELSEWHERE)
         found.append(replace(one, fit=one.fit * share, choice=choice * share))
     return found
