@@ -61,6 +61,9 @@ class FakeChat:
         return self.reply()
 
 
+LEFT_SECONDS = 60.0  # for which a call that nobody waits for may go on
+
+
 class Opened:
     """An engine on a loop of its own."""
 
@@ -100,7 +103,9 @@ class Opened:
 
     def close(self) -> None:
         self.run(self.context.__aexit__(None, None, None))
-        assert not asyncio.all_tasks(self.loop)
+        if left := asyncio.all_tasks(self.loop):  # a model's call that was left may take a moment to notice it
+            _, unending = self.run(asyncio.wait(left, timeout=LEFT_SECONDS))
+            assert not unending
         self.run(self.loop.shutdown_default_executor())
         self.loop.close()
 

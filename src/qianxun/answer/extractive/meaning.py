@@ -22,10 +22,10 @@ BY_WORDS, BY_SEARCH = 8, 16  # lines that are compared: those that fit best, and
 DECISIVE: Final = ((0.65, 0.06), (0.9, 0.035))  # scores of a passage, and its lead over other documents in cosine
 _SHOWN: Final = 200  # characters of a line that are compared
 _BODY: Final = 4  # characters at the end of a body's name, without what kind of body it is
-_BODIES: Final = re.compile(r"([^\W\d]{2,}?)(?:有限责任公司|股份有限公司|有限公司|集团)")
+_BODIES: Final = re.compile(r"([^\W\d]{2,30}?)(?:有限责任公司|股份有限公司|有限公司|集团)")
 _LEAST_LEFT: Final = 3  # characters of a question without its names
 _GRADE: Final = re.compile(
-    r"[一二三四五六七八九十\d]+[级类等档期]|(?=[a-z\d_./\-]*\d)(?=[a-z\d_./\-]*[a-z])[a-z\d_./\-]{2,}"
+    r"[一二三四五六七八九十\d]{1,6}[级类等档期]|(?=[a-z\d_./\-]{0,40}\d)(?=[a-z\d_./\-]{0,40}[a-z])[a-z\d_./\-]{2,40}"
 )
 
 

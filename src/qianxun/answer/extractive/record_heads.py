@@ -12,11 +12,11 @@ from qianxun.text.chinese import fold
 
 HEAD: Final = 600  # characters of a document
 _NAME: Final = r"([\u4e00-\u9fff·]{2,4})(?=[,，、;；。(（\s]|$)"
-_SUBJECT: Final = re.compile(rf"(?:{joined('subject.of_record')})\s*[:：]\s*{_NAME}")
-_PERSON: Final = re.compile(rf"(?:{joined('subject.role')})\s*[:：]?\s*{_NAME}")
+_SUBJECT: Final = re.compile(rf"(?:{joined('subject.of_record')})\s{{0,9}}[:：]\s{{0,9}}{_NAME}")
+_PERSON: Final = re.compile(rf"(?:{joined('subject.role')})\s{{0,9}}[:：]?\s{{0,9}}{_NAME}")
 # （2022）某0105民初2371号, HT-2024-009, 2311070356; not a year, an amount or a date.
 _IDENTIFIER: Final = re.compile(
-    r"\(\d{4}\)[\u4e00-\u9fff]{1,3}\d*[\u4e00-\u9fff]{1,4}\d+号|[a-z]+(?:-[a-z\d]+)*-\d[a-z\d-]{2,}|(?<![\d.])\d{6,}(?![\d.万亿元%])"
+    r"\(\d{4}\)[\u4e00-\u9fff]{1,3}\d{0,9}[\u4e00-\u9fff]{1,4}\d{1,9}号|(?<![a-z\d-])[a-z]{1,12}(?:-[a-z\d]{1,12}){0,4}-\d[a-z\d-]{2,40}|(?<![\d.])\d{6,40}(?![\d.万亿元%])"
 )
 _BRACKETS: Final = str.maketrans("（）〔〕[]", "()()()")
 

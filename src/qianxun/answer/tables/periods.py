@@ -21,7 +21,7 @@ _PERIOD: Final = re.compile(
     r"(?P<half>[上下])半年度?|第?(?P<quarter>[一二三四1-4])季度?|(?<![A-Za-z])[Qq](?P<q>[1-4])(?!\d)"
     r"|(?<![\d十个])(?P<month>1[0-2]|[1-9]|十[一二]?|[一二三四五六七八九])月份?(?!龄)"
 )
-_BRACKETS: Final = re.compile(r"[(（\[【].*?[)）\]】]")
+_BRACKETS: Final = re.compile(r"[(（\[【][^)）\]】\n]{0,60}[)）\]】]")
 _ADDABLE: Final = ("number", "money")
 _WORDS: Final = ("text", "category", "date")
 _MOST_ROWS: Final = 2_000
