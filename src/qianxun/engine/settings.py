@@ -282,7 +282,9 @@ class Settings:
 
 def without_password(url: str) -> str:
     """The address of a database as people may see it: everything between its user and the last @ is left out."""
-    hidden = re.sub(r"(://[^:/?#]*):.*@", r"\1:******@", url, flags=re.DOTALL)
+    before, at, host = url.rpartition("@")
+    user = re.search("://[^:/?#]*:", before)
+    hidden = f"{before[: user.end()]}******{at}{host}" if user else url
     return re.sub(r"(password=)[^&]*", r"\1******", hidden, flags=re.IGNORECASE)
 
 

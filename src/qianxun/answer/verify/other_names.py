@@ -1,13 +1,13 @@
-"""What a source says of somebody else: 邹小勇是主犯, where it says so of 罗建军, and of 邹小勇 something else."""
+"""What a source says of somebody else: 李明是组长, where it says so of 王芳, and of 李明 something else."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
+from qianxun.core.system.cache import cached_texts
 from qianxun.text.chinese import fold, grams, plain_analyser
 from qianxun.text.figures import Figure, figures, placed, prepared
 
@@ -61,7 +61,7 @@ def _of_another(name: str, claim: frozenset[str], sources: Sequence[str], names:
     """Clauses come before the sentence that they are part of: what they say is more exactly of whom they name."""
     rival = ""
     for text in sources if len(claim) >= FEWEST else ():
-        for statement in _statements(text[:SOURCE_CHARACTERS], names):
+        for statement in _statements(names, text[:SOURCE_CHARACTERS]):
             shared = len(claim & statement.pairs)
             is_near = shared >= NEAR * len(claim) and shared >= NEAR_BACK * len(statement.pairs)
             is_part = (
@@ -78,7 +78,7 @@ def _of_another(name: str, claim: frozenset[str], sources: Sequence[str], names:
 
 
 def _misassigned(name: str, clause: str, source: str, names: frozenset[str]) -> str:
-    """蔡某、吕某的车价值分别为2150元、1980元: the first figure is not of the second name."""
+    """甲方、乙方分别出资60万元、40万元: the first figure is not of the second name."""
     stated = figures(clause)
     lines: list[str] = _LINE.findall(source) if stated and name in source else []
     for sentence in lines:
@@ -98,8 +98,8 @@ def _has(stated: Sequence[Figure], figure: Figure) -> bool:
     return any(one.written == figure.written or one == figure for one in stated)
 
 
-@lru_cache(maxsize=32)
-def _statements(text: str, names: frozenset[str]) -> tuple[_Statement, ...]:
+@cached_texts(32)
+def _statements(names: frozenset[str], text: str) -> tuple[_Statement, ...]:
     """Every clause, then every sentence of several."""
     found = tuple(_read(_FIELD.sub("\n", fold(text)), names))
     return (
@@ -144,7 +144,7 @@ def _named(text: str, names: frozenset[str]) -> list[str]:
     return sorted(own, key=text.index)
 
 
-@lru_cache(maxsize=64)
+@cached_texts(64)
 def names_in(text: str) -> frozenset[str]:
     """Of people, of parties and of bodies."""
     found = {match.group() for match in _PARTY.finditer(text)}
@@ -154,6 +154,6 @@ def names_in(text: str) -> frozenset[str]:
         if len(word) > 1 and (tag in _PERSON or is_body):
             found.add(word)
         elif before in _SURNAMES and len(word) <= 2 and word.isalpha() and text.count(before + word) > 1:
-            found.add(before + word)  # a given name that is a word of its own: 罗建军
+            found.add(before + word)  # a given name that is a word of its own: 王建设
         before = word
     return frozenset(found)
