@@ -22,6 +22,7 @@ from qianxun.core.types import Document, Submission
 from qianxun.examples.store import ExampleStore
 from qianxun.records import DEADLOCKS, Records, bases, documents, keys, listing
 from qianxun.records.database import mysql
+from qianxun.records.database.mysql_errors import without_detail
 from qianxun.records.database.open import HEAD, connect, downgrade, migrate, missing_revisions, open_database
 from qianxun.records.database.server import Deadlocked, Reach
 from qianxun.records.documents import Head
@@ -561,6 +562,25 @@ def test_an_error_does_not_quote_the_row_at_fault(records: Records) -> None:
         while error is not None:
             assert "机密" not in str(error).replace(statement, "")
             error = error.__cause__
+
+
+@pytest.mark.parametrize(
+    ("message", "without"),
+    [
+        ("Duplicate entry '机密' for key 'PRIMARY'", "Duplicate entry '…'"),
+        (
+            "Incorrect string value: '机密' for column `a`.`b` at row 1",
+            "Incorrect string value: '…' for column `a`.`b` at row 1",
+        ),
+        ("You have an error near 'it's 机密' at line 1", "You have an error near '…' at line 1"),
+        ("near 'one", "near 'one"),
+        ("Unknown column", "Unknown column"),
+    ],
+)
+def test_what_a_message_quotes_is_left_out(message: str, without: str) -> None:
+    error = RuntimeError(1062, message)
+    assert without_detail(error) == (message != without)
+    assert error.args == (1062, without)
 
 
 def test_what_is_too_long_is_refused_in_words(records: Records) -> None:

@@ -27,9 +27,7 @@ LINGER_SECONDS: Final = 1.0  # for the end of a stream after the reply: a connec
 # A model that only streams, as DashScope and others put it
 _ONLY_STREAMS: Final = re.compile(r"only supports? stream|non-stream(?:ing)? call")
 # A parameter that a model does not take, as OpenAI's reasoning models and gateways to them put it
-_NOT_TAKEN: Final = re.compile(
-    r"HTTP 400 .*Unsupported (?:parameter|value): \W*(max_tokens|temperature|top_p)\b", re.DOTALL
-)
+_NOT_TAKEN: Final = re.compile(r"Unsupported (?:parameter|value): \W*(max_tokens|temperature|top_p)\b")
 _FORM_HINT: Final = "请检查 base_url 指向的是 /chat/completions 接口"
 
 # Reasons for which a reply ended
@@ -104,7 +102,7 @@ class RemoteChat(RemoteModel):
 
     def _drop_parameter(self, error: ModelUnavailable) -> None:
         """Notes the parameter that the service refuses. Raises the error where it is another, or has been dropped."""
-        refused = _NOT_TAKEN.search(error.message)
+        refused = _NOT_TAKEN.search(error.message) if "HTTP 400 " in error.message else None
         if refused is None or refused.group(1) in self._not_taken:
             raise error
         self._not_taken |= {refused.group(1)}

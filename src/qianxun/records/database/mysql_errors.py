@@ -29,8 +29,10 @@ _REASONS: Final = {
     1053: ("数据库服务器正在停止", "稍后重试"),
     2026: ("与数据库服务器的加密连接没有建立", "检查 records.url 的 ssl_mode 与 ssl_ca，以及服务器的证书"),
 }
-# What messages quote of a row or of a statement, which has its values in it.
-_QUOTED: Final = re.compile(r"(?s)(entry|value:?|near|function|at row) '.*'(?= for | at line|$)")
+# What messages quote of a row or of a statement, which has its values in it: from here to the last quote before one of
+# these words or the end. Two searches: one pattern for both would try every opening against the whole message.
+_OPENING: Final = re.compile(r"(?:entry|value:?|near|function|at row) '")
+_AFTER_CLOSING: Final = (" for ", " at line")
 
 
 def code_of(error: BaseException | None) -> int:
@@ -101,8 +103,12 @@ def without_detail(error: Any) -> bool:
     """Removes what an error quotes of a row: user data does not belong in logs."""
     if len(error.args) < 2 or not isinstance(error.args[1], str):
         return False
-    plain = _QUOTED.sub(r"\1 '…'", error.args[1])
-    if plain == error.args[1]:
+    message: str = error.args[1]
+    opening = _OPENING.search(message)
+    closing = max(
+        len(message) - 1 if message.endswith("'") else -1, *(message.rfind("'" + word) for word in _AFTER_CLOSING)
+    )
+    if opening is None or closing < opening.end():
         return False
-    error.args = (error.args[0], plain)
+    error.args = (error.args[0], f"{message[: opening.end()]}…{message[closing:]}")
     return True
