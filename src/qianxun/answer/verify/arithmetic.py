@@ -13,19 +13,21 @@ from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 from itertools import combinations, permutations
-from typing import Final
+from typing import Final, TypeVar
 
 from qianxun.text.chinese import fold
 from qianxun.text.figures import Clock, Day, Figure, Number, Share, amount, figures, measured
 
+T = TypeVar("T", Day, Clock)
+
 _ADDS: Final = re.compile(
-    r"合计|[共总]计|[总一]共|(?<!公)共[^，。；\d]{0,4}\d|总(?:金?额|价|费用|和)|之和|相加|加起来|累计|[=+＋]"
+    r"合计|[共总]计|[总一]共|(?<!公)共[^，。；\d]{0,4}\d|总[^，。；\d]{1,5}|之和|相加|加起来|累计|[=+＋]"
     r"|total|sum of|altogether",
     re.IGNORECASE,
 )
 _SUBTRACTS: Final = re.compile(
     r"相差|差[额距值]|之差|[多少高低](?:出|了|于|约|\d)|增[加长幅]?|减少?|下[降调跌]|提高|提[前早]|推迟|延长|缩短|降低?|上[升调涨浮]|涨|跌|还?剩|结?余"
-    r"|节省|[-−－]|difference|more|less",
+    r"|节省|\d\s?[-−－]\s?\d|difference|more|less",
     re.IGNORECASE,
 )
 _MULTIPLIES: Final = re.compile(r"[×*x]\s?\d|乘|每|单价|each|per ", re.IGNORECASE)
@@ -35,12 +37,13 @@ _DIVIDES: Final = re.compile(
 )
 _AMOUNTS_TO: Final = re.compile("相当于|等于|折合")
 _LASTS: Final = re.compile(
-    "共|历时|为期|长达|期限|租期|任期|合计|持续|前后|时隔|相隔|间隔|相差|[满约]|[年月天日]之?[后前]"
+    "共|历时|为期|长达|期限|租期|任期|合计|持续|前后|时隔|相隔|间隔|相差|[满约]|[年月天日]之?[后前]|[早晚迟]|提前|推迟|用了|耗时|之久"
 )
 _DAYS: Final = frozenset(["天", "日", "周", "星期", "个星期"])
 _IS_WHOLE: Final = re.compile("其[余中]|剩余|余下|余款")  # 15万元中，10万元转账，其余5万元为现金
 _STATES_RESULT: Final = re.compile("合计|共计|总共|一共|之和|加起来|相差|差额|之差")
 _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
+_ANY_YEAR: Final = 2023  # of two dates without one
 _DAY: Final = 24 * 60  # minutes
 _PER: Final = {"月": 12, "季": 4}  # of a year
 _PER_PART: Final = re.compile("平均每个?(?P<part>[月季])|(?P<short>[月季])度?均")
@@ -150,20 +153,29 @@ def _is_of_cells(figure: Number, clause: str, own: Sequence[Figure], known: Sequ
     return wanted in (*sums, *differences)
 
 
-def _dated(sentence: str, known: Sequence[Figure]) -> Sequence[Figure]:
-    """The dates that a sentence shows, where it shows from when to when; else those of the sources."""
-    shown = _with_years(figures(sentence))
-    return shown if len(set(shown)) > 1 else _with_years(known)
+def _dated(sentence: str, known: Sequence[Figure]) -> list[tuple[Day, Day]]:
+    """The pairs of dates that a time may be between: those that a sentence shows, where it shows from when to when; the
+    one that it shows and those of the sources; else those of the sources."""
+    return _pairs_of(_with_years(figures(sentence)), _with_years(known))
 
 
-def _with_years(found: Sequence[Figure]) -> list[Figure]:
-    """Dates; one without a year is of that of the date before it: 2023年4月9日…同年5月16日."""
-    dates: list[Figure] = []
-    year = None
+def _pairs_of(shown: Sequence[T], given: Sequence[T]) -> list[tuple[T, T]]:
+    if len(set(shown)) > 1:
+        return list(permutations(shown[:_MOST], 2))
+    if shown:
+        return [pair for other in given[: _MOST * _MOST] for pair in ((shown[0], other), (other, shown[0]))]
+    return list(permutations(given[:_MOST], 2))
+
+
+def _with_years(found: Sequence[Figure]) -> list[Day]:
+    """Dates; one without a year or month is of that of the date before it: 2023年4月9日…同年5月16日…同月20日."""
+    dates: list[Day] = []
+    year = month = None
     for one in found:
         if isinstance(one, Day):
             year = one.year or year
-            dates.append(replace(one, year=year))
+            month = one.month or (month if one.day else None)
+            dates.append(replace(one, year=year, month=month))
     return dates
 
 
@@ -172,10 +184,10 @@ def _is_clock_lapse(figure: Number, clause: str, sentence: str, known: Sequence[
     if measured(figure.unit) != "秒" or not _LASTS.search(clause):
         return False
     shown = [one for one in figures(sentence) if isinstance(one, Clock)]
-    clocks = (shown if len(shown) > 1 else [one for one in known if isinstance(one, Clock)])[:_MOST]
+    given = [one for one in known if isinstance(one, Clock)]
     lapses = {
         amount(Decimal((until - since) % _DAY), "分钟")
-        for first, last in permutations(clocks, 2)
+        for first, last in _pairs_of(shown, given)
         for since in first.minutes
         for until in last.minutes
     }
@@ -187,17 +199,23 @@ def _scaled_unit(figure: Number) -> str:
     return figure.written.lstrip("0123456789.,") or "\0"
 
 
-def _is_lapse(figure: Number, clause: str, known: Sequence[Figure]) -> bool:
+def _is_lapse(figure: Number, clause: str, dated: Sequence[tuple[Day, Day]]) -> bool:
     """共五年: the time between two dates of the sources, the last day included or not; 三年后: between two years."""
     in_months = measured(figure.unit) == "月"
     if not (in_months or figure.unit in _DAYS) or not _LASTS.search(clause):
         return False
     wanted = set(_amounts(figure))
-    years = dict.fromkeys(one.year for one in known if isinstance(one, Day) and one.year)
-    if in_months and any(abs(a - b) * 12 in wanted for a, b in combinations(list(years)[:_MOST], 2)):
+    if in_months and any(abs(a.year - b.year) * 12 in wanted for a, b in dated if a.year and b.year):
         return True
-    days = [one for one in known if isinstance(one, Day) and one.year and one.month][:_MOST]
-    return any(wanted.intersection(_lapses(first, last, in_months)) for first, last in permutations(days, 2))
+    days = [
+        (first, last) for first, last in dated if first.month and last.month and bool(first.year) == bool(last.year)
+    ]
+    return any(wanted.intersection(_lapses(first, last, in_months)) for first, last in days)
+
+
+def _are_of_a_year(first: Day, last: Day) -> bool:
+    """Both have one, or neither has."""
+    return bool(first.year) == bool(last.year)
 
 
 def _lapses(first: Day, last: Day, in_months: bool) -> Iterator[Decimal]:
@@ -213,7 +231,7 @@ def _lapses(first: Day, last: Day, in_months: bool) -> Iterator[Decimal]:
 
 def _date(day: Day) -> date | None:
     try:
-        return date(day.year or 1, day.month or 1, day.day or 1)
+        return date(day.year or _ANY_YEAR, day.month or 1, day.day or 1)
     except ValueError:  # 2月30日
         return None
 

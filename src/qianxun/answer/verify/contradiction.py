@@ -1,74 +1,72 @@
 """Whether a sentence says the opposite of what it cites: allowed for forbidden, none for some, less for more, one for
 the other.
 
-`contradicted` compares each clause of a sentence with those clauses of its sources that say nearly the same, word for
-word. Where the nearest of them is the opposite, and none as near agrees, the sentence contradicts its source. What
-shares few words with its source is not judged: words of the opposite kind are no proof there.
+`contradicted` reads the sentence and its sources as statements: clauses, with what is before them in their sentence;
+the items of a list each with the word that forbids or allows them. A statement of a source speaks against a clause if
+it is of the same matter and takes the opposite stance. What counts is how much of the clause it covers, rare words more
+than frequent ones, and how much more than any statement of the same matter that agrees. Where that is little, or a
+condition or an exception may turn it, the clause is not judged: words of the opposite kind are no proof there.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from qianxun.text.chinese import fold, grams
+from qianxun.answer.verify.misplaced import FIELD, words_of
+from qianxun.answer.verify.stance import Clause, Stance, lexicon, read_clause
+from qianxun.answer.verify.table_rows import without_tables
+from qianxun.text.chinese import fold
+from qianxun.text.figures import Number, placed, prepared
+from qianxun.text.figures import figures as read_figures
 
-NEAR: Final = 0.75  # of the pairs of characters of a clause are in the source's clause or the one before it
-NEAR_ITSELF: Final = 0.5  # … and as many in the clause itself
-NEAR_BACK: Final = 0.6  # … and of the source's clause in this one: a condition left out makes another statement
-CONTAINED: Final = 0.9  # of a source's clause in this one, which says of whom and when besides
-AS_NEAR: Final = 0.15
-FEWEST: Final = 4  # pairs that make a clause one that can be compared
+COVERED: Final = 0.4  # of a clause by the statement that opposes it
+LEAD: Final = 0.25  # … of that more than by any that agrees
+KNOWN: Final = 0.3  # of its pairs of characters are in the sources at all
+SAME_MATTER: Final = 0.4  # of what a source denies or allows is in the clause
+BESIDE: Final = 0.5  # … and of what is around a word that takes sides
+SAME_SUBJECT: Final = 0.5  # … and of whom: 试用期员工 are not all
+VERBATIM: Final = 0.7  # of all that a clause and a statement say is in both
+BY_ANOTHER: Final = 0.6  # of what is done by one is done by another
+LONGEST_NAME: Final = 8  # characters
+FEWEST: Final = 2  # pairs that make a clause one that can be compared
+CONTEXT: Final = 0.5  # what a word counts that is before a clause in its sentence
+BEFORE: Final = 0.6  # what a word of a clause counts that the source has before its own
+FIGURE: Final = 2.0  # pairs that an equal figure counts for, and a pair of opposites
 SOURCE_CHARACTERS: Final = 200_000  # of all that a sentence cites; what is beyond is not compared
 
-_CLAUSE: Final = re.compile(r"[^，,；;。！？!?：:\n|]+")
+_CLAUSE: Final = re.compile(r"(?:[^，,：:|]|(?<=\d)[:：](?=\d))+")  # 14:10 is one
 _ASIDE: Final = re.compile(r"[(（]([^()（）\n]{1,80})[)）]")  # 滤网（选配）不可水洗: a clause of its own
 _SENTENCE: Final = re.compile(r"[^。！？!?；;\n]+")
 _INTERROGATIVE: Final = re.compile("吗|呢|么|是否|能否|可否|能不能|可不可以|是不是|有没有|会不会|要不要|请问")
+_TURNED: Final = re.compile(
+    "才|除非|除了|除[^，。]{1,15}外|否则|不然|例外|要么|就[^，。]{0,2}不|不[^，。]{1,12}不"
+)  # 只有…才, 除…外
+_REPORTED: Final = re.compile("请求|主张|诉称|辩称|上诉称|建议|指控|传闻|质疑")  # what somebody wants is no fact
+_ORDER: Final = re.compile(
+    r"先(?P<first>[^。！？!?；;\n先]{2,40}?)[，,]?(?:再|然后|随后|而?后|之后)(?P<last>[^。！？!?；;，,\n]{2,40})"
+)
+_TOGETHER: Final = re.compile("[一二两三各双共其]|分别|\\d")  # 由两人分别保管
 _TWO_WAY: Final = re.compile("[和与及或同跟、]|之间|互相|相互|彼此|^(?:就?是|即|为|等于|叫)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Stance:
-    """What a clause says of its matter: whether it denies or forbids it, and its side in each pair of opposites."""
-
-    is_negative: bool
-    sides: frozenset[tuple[int, int]]  # (pair, side)
-
-    def opposes(self, other: Stance) -> bool:
-        mine, others = dict(self.sides), dict(other.sides)
-        turned = any(others.get(pair, side) != side for pair, side in mine.items())
-        return turned != (self.is_negative != other.is_negative)
-
-
-@dataclass(frozen=True, slots=True)
-class Clause:
-    text: str
-    pairs: frozenset[str]  # of characters, without the words that make the stance
-    stance: Stance
-
-
-@dataclass(frozen=True, slots=True)
-class InContext:
+class Statement:
     clause: Clause
-    pairs: frozenset[str]  # with those of the clause before it in its sentence
+    words: frozenset[str]  # pairs of characters, figures, and what it takes sides in
+    context: frozenset[str]  # with those that are before it in its sentence
+    is_reported: bool  # somebody wants or says so
+    is_turned: bool  # by a condition or an exception beside it
 
 
 @dataclass(frozen=True, slots=True)
-class _Lexicon:
-    idle: re.Pattern[str]
-    negation: re.Pattern[str]
-    turning: re.Pattern[str]  # modal words that deny
-    modal: re.Pattern[str]
-    sides: dict[str, tuple[int, int]]
-    opposites: re.Pattern[str]
-    yes: frozenset[str]
-    no: frozenset[str]
+class Compared:
+    statement: Statement
+    cover: float
+    is_verbatim: bool
 
 
 def contradicted(sentence: str, sources: Sequence[str], query: str = "") -> str:
@@ -76,9 +74,13 @@ def contradicted(sentence: str, sources: Sequence[str], query: str = "") -> str:
 
     A sentence that is nothing but yes or no is read as the answer to ``query``.
     """
-    known = [placed for text in sources for placed in _in_order(text[:SOURCE_CHARACTERS])]
+    known = [one for text in sources for one in _statements(without_tables(text[:SOURCE_CHARACTERS]))]
+    often = Counter(word for one in known for word in one.words)
+    weights = {word: (FIGURE if word[0] in "#~" else 1.0) / count**0.5 for word, count in often.items()}
+    if opposite := _in_other_order(sentence, sources) or _by_another(sentence, known):
+        return opposite
     for claim in _claims(sentence, query):
-        if opposite := _opposite(claim, known):
+        if opposite := _opposite(claim, known, weights):
             return opposite
     return ""
 
@@ -86,134 +88,184 @@ def contradicted(sentence: str, sources: Sequence[str], query: str = "") -> str:
 def is_denied(clause: str, cell: str, column: str) -> bool:
     """Returns True if a clause about a row of a table says the opposite of its cell: 合同章可以外带, where the cell
     has 不可外带, or 否 below 可否外带."""
-    claim, lexicon = _clause(clause), _lexicon()
-    if cell in ("是", "否", *lexicon.yes, *lexicon.no):
-        matter = _clause(_INTERROGATIVE.sub("", column))
-        stance = Stance(cell == "否" or cell in lexicon.no, matter.stance.sides)
+    claim, words = read_clause(clause), lexicon()
+    if cell in ("是", "否", *words.yes, *words.no):
+        matter = read_clause(_INTERROGATIVE.sub("", column))
+        stance = Stance(cell == "否" or cell in words.no, matter.stance.sides)
     else:
-        matter = _clause(cell)
+        matter = read_clause(cell)
         stance = matter.stance
-    is_about = bool(matter.pairs) and matter.pairs <= claim.pairs
+    is_about = not _INTERROGATIVE.search(clause) and bool(matter.pairs) and matter.pairs <= claim.pairs
     # 经批准可以外带: a cell with a condition is not denied by what lacks it.
     return is_about and claim.stance.opposes(stance) and (stance.is_negative or bool(stance.sides))
 
 
-def _claims(sentence: str, query: str) -> Iterator[InContext]:
-    claims = list(_in_order(sentence))
+def _claims(sentence: str, query: str) -> list[Statement]:
+    claims = list(_statements(sentence))
     if len(claims) == 1 and query:
-        verdict, lexicon = claims[0].clause.text.strip(), _lexicon()
-        if verdict in lexicon.yes or verdict in lexicon.no:
-            matter = _clause(_INTERROGATIVE.sub("", fold(query)))
-            stance = Stance(verdict in lexicon.no, matter.stance.sides)
-            return iter([InContext(Clause(matter.text, matter.pairs, stance), matter.pairs)])
-    return iter(claims)
+        verdict, words = claims[0].clause.text.strip(), lexicon()
+        if verdict in words.yes or verdict in words.no:
+            matter = read_clause(_INTERROGATIVE.sub("", fold(query)))
+            stance = Stance(verdict in words.no, matter.stance.sides)
+            clause = replace(matter, stance=stance, denied=matter.pairs if stance.is_negative else frozenset())
+            return [Statement(clause, matter.pairs, matter.pairs, is_reported=False, is_turned=False)]
+    return claims
 
 
-def _in_order(text: str) -> Iterator[InContext]:
-    folded = fold(text)
-    asides = [aside for aside in _ASIDE.findall(folded) if len(aside) > FEWEST]
+# ── reading ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _statements(text: str) -> Iterator[Statement]:
+    folded = FIELD.sub("\n", fold(text))
+    asides = [aside for aside in _ASIDE.findall(folded) if len(aside) > FEWEST + 2]
     for sentence in _SENTENCE.findall("\n".join((_ASIDE.sub("", folded), *asides))):
         before: frozenset[str] = frozenset()
-        for part in _CLAUSE.findall(sentence):
-            clause = _clause(part)
-            yield InContext(clause, clause.pairs | before)
-            before = clause.pairs
+        is_reported = _REPORTED.search(sentence) is not None
+        is_comparison = len({one for one in read_figures(sentence) if isinstance(one, Number)}) > 1
+        parts = _CLAUSE.findall(sentence)
+        for at, part in enumerate(parts):
+            is_turned = _TURNED.search("，".join(parts[max(0, at - 1) : at + 2])) is not None
+            figures = frozenset(word for hit in placed(prepared(part)) for word in words_of(hit.figure))
+            clause = read_clause(part)
+            for one in (clause, *_items(clause)):
+                words = one.pairs | figures | {f"~{pair}" for pair, _ in one.stance.sides}
+                # 4.31，远高于1.4的目标值: one figure is compared with another, not with a bound.
+                is_compared = is_comparison and any(pair == 0 for pair, _ in one.stance.sides)
+                yield Statement(one, words, words | before, is_reported, is_turned or is_compared)
+            before = before | clause.pairs | figures
 
 
-def _opposite(claim: InContext, known: Sequence[InContext]) -> str:
-    """A clause of few words is compared together with the one before it, and then all of its words must be there."""
-    own = claim.clause.pairs
-    is_short = len(own) < FEWEST
-    compared = claim.pairs if is_short else own
-    if not own or len(compared) < FEWEST:
+def _items(clause: Clause) -> Iterator[Clause]:
+    """不得盘腿、跷二郎腿: each of what is forbidden or allowed together."""
+    head, rest = clause.text[: clause.reach], clause.text[clause.reach :]
+    if "、" in rest and not clause.stance.sides:
+        yield from (read_clause(head + item) for item in rest.split("、"))
+
+
+# ── comparing ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _opposite(claim: Statement, known: Sequence[Statement], weights: Mapping[str, float]) -> str:
+    for statement in known:
+        if _swapped(claim.clause.text, statement.clause.text):
+            return statement.clause.text.strip()
+    own = [word for word in claim.words if word in weights]
+    if len(own) < FEWEST or len(own) < KNOWN * len(claim.words):
         return ""
-    against, best_against, best_for = "", 0.0, 0.0
-    for source in known:
-        clause = source.clause
-        shared = len(own & clause.pairs)
-        near = len(compared & source.pairs) / len(compared)
-        if _swapped(claim.clause.text, clause.text):
-            near, is_opposite = 1.0, True
-        elif _is_contained(clause, own) and not is_short:
-            near = max(near, NEAR)  # 出院后患者可以自行停药 has all of 不得自行停药
-            is_opposite = claim.clause.stance.opposes(clause.stance)
-        elif near < NEAR - AS_NEAR or shared < _least_shared(own, source, is_short):
+    around = [word for word in claim.context if word in weights and word not in claim.words]
+    whole = sum(map(weights.__getitem__, own)) + CONTEXT * sum(map(weights.__getitem__, around))
+    compared = [
+        Compared(statement, _cover(claim, statement, own, around, weights) / whole, _is_verbatim(claim, statement))
+        for statement in known
+        if not claim.clause.governed.isdisjoint(statement.words) or _takes_side(claim, statement)
+    ]
+    against = [one for one in compared if one.cover >= COVERED and _opposes(claim, one)]
+    for one in sorted(against, key=lambda found: -found.cover):
+        governed = one.statement.clause.governed
+        matter = governed & claim.words or governed & claim.context
+        agreeing = (
+            other.cover
+            for other in compared
+            if not claim.clause.stance.opposes(other.statement.clause.stance)
+            and (other.is_verbatim or 2 * len(matter & other.statement.words) >= len(matter))
+        )
+        if one.cover - max(agreeing, default=0.0) >= LEAD * one.cover:
+            return one.statement.clause.text.strip()
+    return ""
+
+
+def _takes_side(claim: Statement, one: Statement) -> bool:
+    sides = {pair for pair, _ in claim.clause.stance.sides}
+    return any(pair in sides for pair, _ in one.clause.stance.sides)
+
+
+def _is_verbatim(claim: Statement, one: Statement) -> bool:
+    return len(claim.words & one.words) >= VERBATIM * len(claim.words | one.words)
+
+
+def _opposes(claim: Statement, compared: Compared) -> bool:
+    """Returns True if a statement of the same matter, and of no narrower subject, takes the opposite stance."""
+    one = compared.statement
+    if not claim.clause.stance.opposes(one.clause.stance):
+        return False
+    if compared.is_verbatim:
+        return True
+    if claim.is_turned or (one.is_reported and not claim.is_reported):
+        return False
+    governed = one.clause.governed
+    subject = one.clause.pairs - governed
+    named = len(subject & claim.context)
+    if named and named < SAME_SUBJECT * len(subject):
+        return False
+    beside = one.clause.beside if _takes_side(claim, one) else frozenset()
+    if len(beside & claim.words) < BESIDE * len(beside):
+        return False
+    matter = beside or governed
+    return len(matter & claim.context) >= SAME_MATTER * len(matter) and _is_denial_met(claim, one)
+
+
+def _is_denial_met(claim: Statement, one: Statement) -> bool:
+    """Returns True if what one of them denies is what the other says."""
+    if claim.clause.stance.is_negative == one.clause.stance.is_negative:
+        return True
+    denying, other = (claim, one) if claim.clause.stance.is_negative else (one, claim)
+    return not denying.clause.denied.isdisjoint(other.words)
+
+
+def _cover(
+    claim: Statement, one: Statement, own: Sequence[str], around: Sequence[str], weights: Mapping[str, float]
+) -> float:
+    """How much of a clause a statement has, with what is before both; less where it says more than the clause."""
+    here = sum(weights[word] * (1.0 if word in one.words else BEFORE) for word in own if word in one.context)
+    before = CONTEXT * sum(weights[word] for word in around if word in one.context)
+    governed = one.clause.governed
+    is_shared = len(governed & claim.context) / len(governed) if governed else 0.0
+    return (here + before) * (0.5 + 0.5 * is_shared)
+
+
+# ── by whom ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _by_another(sentence: str, known: Sequence[Statement]) -> str:
+    """邮寄费用由派出所承担, where the source has 邮寄费用由申请人承担."""
+    for claim in _statements(sentence):
+        what, is_by, who = claim.clause.text.partition("由")
+        if not is_by or len(matter := read_clause(what).pairs) < FEWEST:
             continue
-        else:
-            is_opposite = claim.clause.stance.opposes(clause.stance) and shared >= NEAR_BACK * len(clause.pairs)
-            if not is_opposite and claim.clause.stance.opposes(clause.stance):
-                continue  # of something more particular: neither for nor against
-        if not is_opposite:
-            best_for = max(best_for, near)
-        elif near >= NEAR and near > best_against:
-            against, best_against = clause.text.strip(), near
-    return against if best_against and best_for < best_against - AS_NEAR else ""
+        for one in known:
+            there, _, other = one.clause.text.partition("由")
+            shared = len(matter & read_clause(there).pairs) if other else 0
+            if shared >= BY_ANOTHER * len(matter) and _is_another(who, other):
+                return one.clause.text.strip()
+    return ""
 
 
-def _least_shared(own: frozenset[str], source: InContext, is_short: bool) -> float:
-    """Of what the clause before it does not have already: 甲章与乙章应当分别保管，不得由一人兼管."""
-    if is_short:
-        return len(own)
-    before = source.pairs - source.clause.pairs
-    return max(NEAR_ITSELF * len(own - before), min(FEWEST - 1, len(own)))
+def _is_another(who: str, other: str) -> bool:
+    """Returns True if two do the same, and have nothing in common."""
+    size = next((at for at in range(min(len(who), len(other))) if who[-1 - at] != other[-1 - at]), 0)
+    one, another = who[: len(who) - size], other[: len(other) - size]
+    is_named = 0 < len(one) <= LONGEST_NAME and 0 < len(another) <= LONGEST_NAME
+    return size > 1 and is_named and set(one).isdisjoint(another) and not _TOGETHER.search(one + another)
 
 
-def _is_contained(clause: Clause, own: frozenset[str]) -> bool:
-    """Returns True if a claim has nearly all of a source's clause, and not much more."""
-    shared = len(own & clause.pairs)
-    return len(clause.pairs) >= FEWEST and shared >= CONTAINED * len(clause.pairs) and 2 * shared >= len(own)
+# ── first and then ────────────────────────────────────────────────────────────────────────────────
 
 
-# ── reading a clause ─────────────────────────────────────────────────────────────────────────────
+def _in_other_order(sentence: str, sources: Sequence[str]) -> str:
+    """先烘干，再消毒, where the source has 先消毒，再烘干."""
+    orders = list(_orders(sentence))
+    for text in sources if orders else ():
+        for first, last, source in _orders(text[:SOURCE_CHARACTERS]):
+            for one, other, _ in orders:
+                is_turned = len(one & last) > len(one & first) and len(other & first) > len(other & last)
+                if is_turned:
+                    return source.strip()
+    return ""
 
 
-def _clause(text: str) -> Clause:
-    lexicon = _lexicon()
-    rest = lexicon.idle.sub(lambda found: "·" * len(found.group()), text)  # as long as it was: places stay the same
-    content = list(text)
-
-    def taken(pattern: re.Pattern[str]) -> list[str]:
-        nonlocal rest
-        found = [(match.start(), match.end(), match.group()) for match in pattern.finditer(rest)]
-        for start, end, word in found:
-            rest = rest[:start] + "·" * len(word) + rest[end:]
-            content[start:end] = " " * (end - start)
-        return [word for _, _, word in found]
-
-    sides = frozenset(lexicon.sides[word] for word in taken(lexicon.opposites))
-    turns = len(taken(lexicon.turning))
-    taken(lexicon.modal)
-    turns += len(taken(lexicon.negation))
-    both = {pair for pair, side in sides if (pair, 1 - side) in sides}  # 早饭前和晚饭后: neither is what it says
-    stance = Stance(turns % 2 == 1, frozenset(side for side in sides if side[0] not in both))
-    return Clause(text, frozenset(gram for gram in grams("".join(content)) if len(gram) > 1), stance)
-
-
-@cache
-def _lexicon() -> _Lexicon:
-    read = tomllib.loads((Path(__file__).parent / "opposites.toml").read_text(encoding="utf-8"))
-    modality = read["modality"]
-    sides = {
-        word: (number, side)
-        for number, line in enumerate(filter(None, read["opposites"]["pairs"].splitlines()))
-        for side, words in enumerate(line.split("/"))
-        for word in words.split()
-    }
-    return _Lexicon(
-        idle=_any_of(f"{read['negation']['idle']} {modality['idle']}"),
-        negation=_any_of(read["negation"]["words"]),
-        turning=_any_of(f"{modality['forbid']} {modality['exempt']}"),
-        modal=_any_of(f"{modality['oblige']} {modality['permit']}"),
-        sides=sides,
-        opposites=_any_of(" ".join(sides)),
-        yes=frozenset(read["answers"]["yes"].split()),
-        no=frozenset(read["answers"]["no"].split()),
-    )
-
-
-def _any_of(words: str) -> re.Pattern[str]:
-    """Longest first: 不得不 before 不得."""
-    return re.compile("|".join(sorted(map(re.escape, set(words.split())), key=len, reverse=True)))
+def _orders(text: str) -> Iterator[tuple[frozenset[str], frozenset[str], str]]:
+    for found in _ORDER.finditer(fold(text)):
+        yield read_clause(found["first"]).pairs, read_clause(found["last"]).pairs, found.group()
 
 
 # ── the one for the other ────────────────────────────────────────────────────────────────────────

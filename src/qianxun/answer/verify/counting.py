@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from qianxun.answer.verify.table_rows import is_rule, tables
 from qianxun.text.chinese import fold
 from qianxun.text.figures import Number, figures, measured
 
@@ -17,13 +18,14 @@ _MOST: Final = 10
 _SENTENCES: Final = re.compile(r"[。！？!?\n]")
 _MARK: Final = re.compile(r"^\s*[一二三四五六七八九十\d]{1,3}[、.．)）]")
 _ORDINAL: Final = re.compile(r"第[一二三四五六七八九十](?P<of>[^\W\d_条款章节项编版届名号季])")
+_BEHIND: Final = re.compile(r"(?:仅次于|排在)(?P<who>[^，,。；;\n]{2,30}?)(?:之后|后面|[，,。；;\n]|的|设|$)")
 _SPAN: Final = re.compile("一(?:个?学?年|个月|天|周|季度?)")  # 一年共12000元: for a year, not after one
 _IN_ALL: Final = "(?:里|下来)?(?:一共|总共|总计|共计|共|合计)"
 
 
 def is_counted(figure: Number, sentence: str, source: str, known: Sequence[Number]) -> bool:
     """Returns True if a sentence counts by a small number what is listed."""
-    if _is_span(figure, sentence) or _is_ordinal(figure, source):
+    if _is_span(figure, sentence) or _is_ordinal(figure, source) or _is_rank(figure, source):
         return True
     is_small = bool(figure.unit) and not measured(figure.unit) and 1 < figure.values[0] <= _MOST
     if not (is_small or figure.is_count):
@@ -43,9 +45,17 @@ def _is_ordinal(figure: Number, source: str) -> bool:
     return found is not None and not re.search(rf"第[一二三四五六七八九十\d]+{found['of']}", source)
 
 
+def _is_rank(figure: Number, source: str) -> bool:
+    """位居第三, where the source has 仅次于纽约和香港."""
+    found = _BEHIND.search(fold(source)) if figure.written.startswith("第") else None
+    return found is not None and len(re.split(_ITEMS[0], found["who"])) + 1 == figure.values[0]
+
+
 def _counts_source(figure: Number, source: str) -> bool:
     """三项费用合计1200元: as many figures of one kind, or items of a list, are in a sentence of the source."""
     wanted, is_point = figure.values[0], figure.unit in _POINTS
+    if any(len([line for line in lines[1:] if not is_rule(line)]) == wanted for lines in tables(source)):
+        return True
     for sentence in _SENTENCES.split(source):
         kinds = Counter(measured(one.unit) or one.unit for one in figures(sentence) if isinstance(one, Number))
         if wanted in kinds.values() or wanted in _listed(sentence, is_point):

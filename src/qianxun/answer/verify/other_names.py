@@ -7,14 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from qianxun.answer.verify.table_rows import without_tables
 from qianxun.core.system.cache import cached_texts
 from qianxun.text.chinese import fold, grams, plain_analyser
 from qianxun.text.figures import Figure, figures, placed, prepared
 
-NEAR: Final = 0.75  # of the pairs of characters of a claim are in what the source says of another
+NEAR: Final = 0.6  # of the pairs of characters of a claim are in what the source says of another
 NEAR_BACK: Final = 0.5  # … and of the source's in the claim
 CONTAINED: Final = 0.9  # … of a clause of the source, where the claim says more
-FEWEST: Final = 4  # pairs that make a claim one that can be compared
+FEWEST: Final = 2  # pairs that make a claim one that can be compared
+FEW: Final = 4  # … and below which all of them must be there
 SOURCE_CHARACTERS: Final = 20_000
 _CLAUSE: Final = re.compile(r"[^，,；;。！？!?\n]+")
 _SENTENCE: Final = re.compile(r"[^；;。！？!?\n]+")
@@ -25,9 +27,16 @@ _SURNAMES: Final = frozenset(
     "王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜"
     "范方石姚谭廖邹熊金陆郝孔白崔康毛邱秦江史顾侯邵孟龙万段雷钱汤尹黎易常武乔贺赖龚文"
 )
+_SENTENCE_END: Final = re.compile(r"[。！？!?\n]")
+_SIBLING: Final = 2  # characters
+_SIBLINGS: Final = frozenset("nbf")  # parts of speech: nouns, what tells kinds apart, directions
+_CODE: Final = re.compile(r"(?<![a-z0-9_])[a-z]{1,4}-?\d{1,6}(?![a-z0-9_])")
 _PARTY: Final = re.compile("[\u4e00-\u9fff]某{1,2}[甲乙丙丁\\d]?|[甲乙丙丁]方")
 _BODY: Final = re.compile("[\u4e00-\u9fff]{2,10}(?:公司|[部局科处]|中心|委员会|办公室|法院|银行|医院)")
 _BODIES: Final = frozenset(["n", "nt", "nz", "ns"])
+_LINKS: Final = re.compile("[是为由系的了在于对把被将和与]")  # words between names and what is said of them
+_TWO: Final = 2
+_PASSIVE: Final = re.compile("[被由受遭和与同跟及、]|之间|双方")  # or two that do it together
 _RESPECTIVELY: Final = re.compile("分别[为是达到有]*|依次[为是]*")
 
 
@@ -42,39 +51,71 @@ class _Statement:
 
 
 def of_another_name(sentence: str, sources: tuple[str, ...]) -> str:
-    """What the sources say of another than the one that a clause of the sentence names, and not of that one."""
+    """What the sources say of another than the one that a clause of the sentence names, and not of that one: first of
+    people, parties, bodies and codes, then of kinds of things."""
     folded = fold(sentence)
-    names = names_in(folded).union(*(names_in(fold(text[:SOURCE_CHARACTERS])) for text in sources))
-    for clause in _CLAUSE.findall(folded):
+    texts = tuple(fold(without_tables(text[:SOURCE_CHARACTERS])) for text in sources)
+    names = names_in(folded).union(*map(names_in, texts))
+    kinds = frozenset().union(*map(siblings_in, texts))
+    return _otherwise(folded, texts, names, of_whom=True) or _otherwise(folded, texts, kinds, of_whom=False)
+
+
+def _otherwise(sentence: str, texts: tuple[str, ...], names: frozenset[str], *, of_whom: bool) -> str:
+    """``of_whom``: who is named before a clause is meant in it as well."""
+    for clause in _CLAUSE.findall(sentence):
         named = _named(clause, names)
-        if len(named) != 1 or not any(named[0] in fold(text) for text in sources):
+        if len(named) == _TWO and (other := _reversed(named, clause, texts, names)):
+            return other
+        if len(named) != 1 or not any(named[0] in text for text in texts):
             continue
-        for text in sources:
-            if other := _misassigned(named[0], clause, fold(text), names):
+        for text in texts:
+            if other := _misassigned(named[0], clause, text, names):
                 return other
-        if other := _of_another(named[0], _pairs(clause, names), sources, frozenset(names)):
+        if other := _of_another(named[0], _pairs(clause, names), texts, names, of_whom=of_whom):
             return other
     return ""
 
 
-def _of_another(name: str, claim: frozenset[str], sources: Sequence[str], names: frozenset[str]) -> str:
+def _reversed(named: Sequence[str], clause: str, texts: Sequence[str], names: frozenset[str]) -> str:
+    """石某击打鲁一鸣, where the source has 鲁一鸣击打石某: who does it comes first, if nothing says otherwise."""
+    claim = _pairs(clause, names)
+    if len(claim) < FEWEST or _PASSIVE.search(clause):
+        return ""
+    for text in texts:
+        for statement in _statements(names, text):
+            if not statement.is_clause or _PASSIVE.search(statement.text):
+                continue
+            there = _named(statement.text, names)
+            if there == list(named) and len(claim & statement.pairs) >= NEAR * len(claim):
+                return ""
+            if there == list(reversed(named)) and len(claim & statement.pairs) >= NEAR * len(claim):
+                return statement.text.strip()
+    return ""
+
+
+def _of_another(
+    name: str, claim: frozenset[str], sources: Sequence[str], names: frozenset[str], *, of_whom: bool
+) -> str:
     """Clauses come before the sentence that they are part of: what they say is more exactly of whom they name."""
     rival = ""
     for text in sources if len(claim) >= FEWEST else ():
-        for statement in _statements(names, text[:SOURCE_CHARACTERS]):
+        for statement in _statements(names, text):
             shared = len(claim & statement.pairs)
-            is_near = shared >= NEAR * len(claim) and shared >= NEAR_BACK * len(statement.pairs)
-            is_part = (
-                statement.is_clause and len(statement.pairs) >= FEWEST and shared >= CONTAINED * len(statement.pairs)
-            )
-            if not (is_near or is_part or shared >= NEAR * len(claim)):
+            near = NEAR if len(claim) >= FEW else 1.0
+            is_near = shared >= near * len(claim) and shared >= NEAR_BACK * len(statement.pairs)
+            is_part = statement.is_clause and len(statement.pairs) >= FEW and shared >= CONTAINED * len(statement.pairs)
+            if not (is_near or is_part or shared >= near * len(claim)):
                 continue
             if name in statement.text or name in statement.names:
                 if statement.is_clause or not rival:
                     return ""
-            elif statement.names and (is_near or is_part):
+            elif (is_near or is_part) and (statement.names if of_whom else _has_sibling(name, statement.text, names)):
                 rival = rival or statement.text.strip()
     return rival
+
+
+def _has_sibling(name: str, text: str, names: frozenset[str]) -> bool:
+    return any(other[-1] == name[-1] and other in text for other in names if other != name)
 
 
 def _misassigned(name: str, clause: str, source: str, names: frozenset[str]) -> str:
@@ -131,6 +172,7 @@ def _pairs(text: str, names: frozenset[str]) -> frozenset[str]:
         ready = ready[: hit.start] + " " * (hit.end - hit.start) + ready[hit.end :]
     for name in _named(ready, names):
         ready = ready.replace(name, " ")
+    ready = _LINKS.sub(" ", ready)
     return frozenset(gram for gram in grams(ready) if len(gram) > 1)
 
 
@@ -146,8 +188,8 @@ def _named(text: str, names: frozenset[str]) -> list[str]:
 
 @cached_texts(64)
 def names_in(text: str) -> frozenset[str]:
-    """Of people, of parties and of bodies."""
-    found = {match.group() for match in _PARTY.finditer(text)}
+    """Of people, of parties and of bodies, and codes: E3."""
+    found = {match.group() for match in _PARTY.finditer(text)} | set(_CODE.findall(text))
     before = ""
     for word, tag in plain_analyser().tagged(text):
         is_body = tag in _BODIES and _BODY.fullmatch(word) is not None
@@ -156,4 +198,19 @@ def names_in(text: str) -> frozenset[str]:
         elif before in _SURNAMES and len(word) <= 2 and word.isalpha() and text.count(before + word) > 1:
             found.add(before + word)  # a given name that is a word of its own: 王建设
         before = word
+    return frozenset(found)
+
+
+@cached_texts(64)
+def siblings_in(text: str) -> frozenset[str]:
+    """父亲 and 母亲, 前置 and 后置 of one sentence: of the same head, and told apart by what is before it."""
+    found: set[str] = set()
+    heads: dict[str, set[str]] = {}
+    for word, tag in plain_analyser().tagged(text):
+        if _SENTENCE_END.search(word):
+            heads.clear()
+        elif len(word) == _SIBLING and tag[:1] in _SIBLINGS and word.isalpha() and not word.isascii():
+            own = heads.setdefault(word[-1], set())
+            own.add(word)
+            found |= own if len(own) > 1 else set()
     return frozenset(found)

@@ -15,7 +15,7 @@ from qianxun.text.figures import Figure, Number, Share, amount, measured
 
 Hedge: TypeAlias = Literal["about", "above", "below"]
 
-_LINKS: Final = r"(?:[为是有达到了至]|的)?\s*\Z"
+_LINKS: Final = r"(?:[为是有达到了至]|[^，。；、\d]{0,9}的)?\s*\Z"  # 略高于其月收入的五分之一
 _BEFORE: Final[dict[Hedge, re.Pattern[str]]] = {
     "above": re.compile(rf"(?:超过?|逾|突破|不止|高于|多于|大于|至少|more than|over|above){_LINKS}"),
     "below": re.compile(rf"(?:近|将近|接近|不到|不足|低于|少于|小于|nearly|less than|under|below){_LINKS}"),
@@ -27,7 +27,7 @@ _AFTER: Final[dict[Hedge, re.Pattern[str]]] = {
     "about": re.compile(r"左右|上下|来"),
 }
 _WITHIN: Final = re.compile("[多余]")  # 1300多万
-_REACH: Final = 8  # characters before a figure
+_REACH: Final = 14  # characters before a figure
 _FARTHEST: Final = Decimal("0.15")  # of what is said to be 约, though its last digit would allow for more
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from qianxun.answer.verify.contradiction import is_denied
-from qianxun.answer.verify.row_figures import cells, tables, unnamed_rows
+from qianxun.answer.verify.table_rows import cells, is_rule, tables, unnamed_rows
 from qianxun.text.chinese import fold
 
 _CLAUSES: Final = re.compile(r"[，,；;。！？!?\n]")
+_PARTS: Final = re.compile("[、，,；;]")  # 巧克力、红酒
 _SHORTEST: Final = 2  # characters of a cell that tells rows apart
-_RULE: Final = re.compile(r"[\s|:\-–—+=]+")
 
 
 def contradicted_by_row(sentence: str, sources: Sequence[str]) -> str:
@@ -22,20 +22,20 @@ def contradicted_by_row(sentence: str, sources: Sequence[str]) -> str:
         for lines in tables(text):
             outside = fold(text.replace("\n".join(lines), " "))
             for clause in _about_one_row(folded, lines):
-                if row := _other_row(clause, lines, outside):
+                if row := _other_row(clause, folded, lines, outside):
                     return row
     return ""
 
 
 def _about_one_row(sentence: str, lines: Sequence[str]) -> list[str]:
     """The clauses that name a row, and the whole sentence where only one of them does."""
-    naming = [clause for clause in _CLAUSES.split(sentence) if unnamed_rows(lines, clause)]
+    naming = [clause for clause in _CLAUSES.split(sentence) if unnamed_rows(lines, clause, sentence)]
     return [sentence] if len(naming) == 1 else naming
 
 
-def _other_row(clause: str, lines: Sequence[str], outside: str) -> str:
-    others = unnamed_rows(lines, clause)
-    rows = [line for line in lines[1:] if not _RULE.fullmatch(line)]
+def _other_row(clause: str, sentence: str, lines: Sequence[str], outside: str) -> str:
+    others = unnamed_rows(lines, clause, sentence)
+    rows = [line for line in lines[1:] if not is_rule(line)]
     named = [line for line in rows if line not in others]
     if len(named) != 1 or not others:
         return ""
@@ -44,15 +44,19 @@ def _other_row(clause: str, lines: Sequence[str], outside: str) -> str:
         if at == 0 or not cell:
             continue
         column = header[at] if at < len(header) else ""
-        if is_denied(clause, cell, column):
+        if any(is_denied(clause, part, column) for part in _CLAUSES.split(cell)):
             return named[0].strip()
-        rivals = {_folded(line)[at] for line in rows if line in others and at < len(cells(line))} - {cell}
+        beside = [_folded(line)[at] for line in rows if line in others and at < len(cells(line))]
+        own_parts = set(_PARTS.split(cell))
+        rivals = {part for one in beside for part in (one, *_PARTS.split(one))} - {cell} - own_parts
         names_column = column in clause and sum(one in clause for one in header if one) == 1
         elsewhere = (
             [] if names_column else own
         )  # 夜班由程浩值守: that he is on call elsewhere in the row does not matter
         stated = [one for one in rivals if _is_stated(one, clause) and not any(one in mine for mine in elsewhere)]
-        if cell not in clause and any(one not in outside and one not in header for one in stated):
+        if not any(part in clause for part in own_parts if part) and any(
+            one not in outside and one not in header for one in stated
+        ):
             return named[0].strip()
     return ""
 

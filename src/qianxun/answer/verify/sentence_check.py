@@ -15,10 +15,14 @@ from qianxun.answer.verify.other_names import of_another_name
 from qianxun.answer.verify.row_cells import contradicted_by_row
 from qianxun.answer.verify.row_figures import figures_of_named_rows, of_other_rows
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
-from qianxun.text.chinese import grams
+from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import Day, Figure, figures
 
 _TAKEN: Final = 0.6  # of a sentence's pairs of characters are in a passage: it is taken from there
+_FOUND: Final = 0.5  # of a sentence's characters are in what it cites: that speaks of the same matter
+_FUNCTION: Final = frozenset(
+    "的了在是和与及或也都就才而但被把将对于为从到由其该此这那他她它们个一有不没无会能可以要应上中下前后时年月日元之所则并还又再很更最因如果按照根据资料来看说需"
+)  # characters that say nothing of the matter
 _DECLINES: Final = re.compile(
     "(?:资料|材料|文档|文中|上下文|提供的|给出的|信息)[^。]{0,30}(?:没有|未|并未|无法|不足|不包含|未能|找不到|不能)"
     "|无法(?:根据|从|依据)?[^。]{0,20}(?:回答|得知|确定|判断)|没有找到|不知道"
@@ -46,13 +50,14 @@ class Checked:
     flags: tuple[Flag, ...]
     accepted: bool = True
     evidence: str = ""  # the sentence of the passages that says it, or the opposite
+    is_found: bool = True  # whether the passages speak of what it says at all
 
     @property
     def verdict(self) -> Verdict:
         if any(flag.kind == "contradicted" for flag in self.flags):
             return "contradicted"
-        is_found = bool(self.passages) and not any(flag.kind == "unsupported_number" for flag in self.flags)
-        return "supported" if is_found else "not_found"
+        is_known = self.is_found and not any(flag.kind == "unsupported_number" for flag in self.flags)
+        return "supported" if self.passages and is_known else "not_found"
 
 
 def declines(text: str) -> bool:
@@ -103,9 +108,18 @@ def check(
         flag = Flag("contradicted", text, f"所引资料说的相反：{opposite}")
         return Checked((), (*sentence.flags, flag), accepted=False, evidence=opposite)
     if cited or declines(text) or _LEADS_ON.search(text) or _HEADS.match(text):
-        return Checked(cited, sentence.flags, evidence=_evidence_of(checked, cited))
+        is_found = declines(text) or _is_found(checked, evidence)
+        return Checked(cited, sentence.flags, evidence=_evidence_of(checked, cited), is_found=is_found)
     had_link = any(flag.kind == "link_removed" for flag in sentence.flags)
     return Checked((), (*sentence.flags, Flag("uncited", text, "没有标明所依据的资料")), accepted=not had_link)
+
+
+def _is_found(text: str, evidence: Evidence) -> bool:
+    """Returns True if the sources have most of the characters of a sentence that mean something: what they do not speak
+    of contradicts nothing, and is kept, but is not supported either."""
+    own = {mark for mark in fold(text) if mark.isalpha() and not mark.isascii()} - _FUNCTION
+    known = fold(evidence.text)
+    return sum(mark in known for mark in own) >= _FOUND * len(own)
 
 
 def _opposite(text: str, evidence: Evidence, query: str) -> str:

@@ -1,0 +1,82 @@
+"""Sentences as a language model words them: what follows from the source is kept, what turns it around is not, and what
+it does not speak of is marked as not found."""
+
+from __future__ import annotations
+
+import pytest
+
+from qianxun.answer.verify.citations import Sentence
+from qianxun.answer.verify.sentence_check import Checked, check
+from qianxun.core.answer_types import Passage
+
+LOAN = (
+    "2022年3月1日，双方签订装修合同，工程总价250000元，工期60天。逾期竣工的，每逾期一日按总价的千分之二支付违约金。"
+    "甲方已付200000元。乙方逾期10日完工。同月28日验收，次日乙方交付钥匙。"
+)
+STOVE = (
+    "额定容量4升。煮粥时不得超过容量的二分之一。阀门未落下前严禁强行开盖。气温低于0℃时续航下降20%，常温续航50公里。"
+    "机器先清洗15分钟，再烘干30分钟。不得在楼道、室内、地下室充电。E1表示缺水，E2表示过热。邮寄费用由买方承担。"
+)
+VISIT = "父亲患高血压，母亲死于肺癌。患者否认糖尿病病史。经左侧入路置管。累计捐款有望突破8亿元。全部记录将被清除。"
+FEES = "项目 | 期末余额 | 上年余额\n应收款 | 1,780,263.24 | 608,621.47\n存货 | 90,000.00 | 20,000.00"
+ROOMS = """| 校区 | 楼栋 | 住宿费（元） | 独立卫生间 |
+| --- | --- | --- | --- |
+| 东校区 | 松楼 | 800 | 无 |
+| 东校区 | 柏楼 | 1200 | 有 |
+| 西校区 | 公寓 | 2600 | 有 |"""
+
+
+def checked(sentence: str, source: str) -> Checked:
+    return check(Sentence(sentence, (1,)), [Passage(1, "d", "资料.md", "c", source)])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("已付的款项正好是总价的八成，还剩5万元没付。", LOAN),
+        ("逾期10天的违约金应为5000元。", LOAN),
+        ("3月28日验收，3月29日就交了钥匙。", LOAN),
+        ("煮粥最多装到2升。", STOVE),
+        ("只有等阀门落下以后，才能打开盖子。", STOVE),
+        ("零度以下续航大约只有40公里。", STOVE),
+        ("清洗和烘干总共45分钟。", STOVE),
+        ("应收款由上年末的60.86万元增至178.03万元。", FEES),
+        ("应收款增加了约117万元。", FEES),
+        ("公寓的住宿费为2600元，是东校区松楼的三倍多。", ROOMS),
+        ("三栋楼的住宿费总额是4600元。", ROOMS),
+    ],
+)
+def test_what_follows_from_the_source_is_kept(sentence: str, source: str) -> None:
+    assert checked(sentence, source).accepted
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("已付的款项正好是总价的七成。", LOAN),
+        ("逾期10天的违约金应为6000元。", LOAN),
+        ("煮粥最多装到3升。", STOVE),
+        ("机器会先烘干30分钟，再清洗15分钟。", STOVE),
+        ("可以在楼道充电。", STOVE),
+        ("显示E1说明机器过热，E1表示过热。", STOVE),
+        ("邮寄费用由卖方承担。", STOVE),
+        ("患者的母亲患高血压。", VISIT),
+        ("患者有糖尿病病史。", VISIT),
+        ("手术经右侧入路置管。", VISIT),
+        ("累计捐款已经突破8亿元。", VISIT),
+        ("只有部分记录会被清除。", VISIT),
+        ("应收款由上年末的70.86万元增至178.03万元。", FEES),
+        ("松楼的住宿费为2600元。", ROOMS),
+        ("松楼有独立卫生间。", ROOMS),
+    ],
+)
+def test_what_turns_the_source_around_is_not(sentence: str, source: str) -> None:
+    assert not checked(sentence, source).accepted
+
+
+@pytest.mark.parametrize("sentence", ["经医生同意，他才转到普通病房继续观察。", "新任院长曾在海外留学多年。"])
+def test_what_the_source_does_not_speak_of_is_kept_and_marked(sentence: str) -> None:
+    found = checked(sentence, VISIT)
+    assert found.accepted
+    assert found.verdict == "not_found"
+    assert checked("患者的父亲患有高血压。", VISIT).verdict == "supported"
