@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import contradictions
+from benchmarks import check_sentences, contradictions
 from benchmarks.answers import mutated
-from benchmarks.domains import IS_TUNED, NAMES, Case, Domain, _list, domain
+from benchmarks.domains import IS_TUNED, NAMES, Case, Domain, domain
 from benchmarks.kept_searches import KeptSearches, digest
 from qianxun.answer.assemble import assemble
 from qianxun.answer.verify.citations import CitationReader, Sentence
@@ -180,12 +180,10 @@ def opposed(asked: Domain, count: int) -> Counter[str]:
     """Flat contradictions of a set's own sentences, and right ones; or sentences that were written for this."""
     counts: Counter[str] = Counter()
     for row in asked.sentences:
-        texts = [str(text) for text in _list(row["passages"])]
-        passages = [Passage(at, str(row["doc"]), "", f"c{at}", text) for at, text in enumerate(texts, start=1)]
-        result = check(Sentence(str(row["text"]), tuple(one.number for one in passages)), passages, str(row["q"]))
-        is_caught = not result.accepted or (bool(result.flags) and not row["is_right"])
-        counts["right" if row["is_right"] else "opposed"] += 1
-        counts["lost" if row["is_right"] else "refuted"] += is_caught
+        counts["right" if row.is_right else "opposed"] += 1
+        result = check_sentences.checked(row)
+        is_caught = not result.accepted or (bool(result.flags) and not row.is_right)
+        counts["lost" if row.is_right else "refuted"] += is_caught
     if asked.folder is None or asked.name in ("tables", "triples", "two hops"):
         return counts
     for case in contradictions.cases(asked.folder.name, count, asked.folder.parent):

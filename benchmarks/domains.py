@@ -5,7 +5,10 @@ Public sets under ``../shared/data`` (sampled: the documents that answer the sam
 documents and questions of our own under ``answer_library``: ``open`` was looked at, ``kept`` was written first and
 not looked at since (but for what the check dropped), ``second`` was looked at after it had been measured once.
 ``third`` and ``third_kept`` (judgments, hospital records, rules, a university's pages, insurance, tables) were written
-by somebody else; only ``third`` was looked at. Their ``sentences.jsonl`` are right and wrong ones for the check.
+by somebody else; only ``third`` was looked at. So were ``fourth`` and ``fourth_kept`` (a zoo's rules, a contract, a
+manual, a price list, a judgment, a hospital's record …), later and with more questions in everyday words or without an
+answer; ``fourth`` was looked at after it had been measured once. Their ``sentences.jsonl`` are right and wrong ones for
+the check.
 ``ingest.jsonl`` asks of the files under ``../shared/data/ingest``; it has no text of theirs beyond the fact that is
 expected.
 """
@@ -20,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.answer_cases import Asked, Library, cases
+from benchmarks.check_sentences import Row, read_rows
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 BEIR, INGEST = DATA / "beir", DATA / "ingest"
@@ -53,7 +57,17 @@ FILES: Mapping[str, tuple[str, ...]] = {
     "novel_kept": ("novels/儒林外史.txt",),
 }
 IS_TUNED = frozenset(
-    ["finance", "encyclopaedia", "own_open", "own_second", "own_third", "laws_open", "office_open", "pages_open"]
+    [
+        "finance",
+        "encyclopaedia",
+        "own_open",
+        "own_second",
+        "own_third",
+        "own_fourth",
+        "laws_open",
+        "office_open",
+        "pages_open",
+    ]
 )
 NAMES = (
     *SETS,
@@ -63,6 +77,8 @@ NAMES = (
     "own_second",
     "own_third",
     "own_third_kept",
+    "own_fourth",
+    "own_fourth_kept",
     *FILES,
     "pages_open",
     "pages_kept",
@@ -93,7 +109,7 @@ class Domain:
     folder: Path | None = None
     files: tuple[Path, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)  # of the gold documents
-    sentences: tuple[Mapping[str, object], ...] = ()  # right and wrong ones, with the passages that they cite
+    sentences: tuple[Row, ...] = ()  # right and wrong ones, with the passages that they cite
 
 
 def domain(name: str, limit: int, cache: Path) -> Domain:
@@ -115,8 +131,7 @@ def domain(name: str, limit: int, cache: Path) -> Domain:
 def _own(name: str) -> Domain:
     folder = OWN / name.removeprefix("own_")
     files = tuple(sorted(path for path in folder.iterdir() if path.suffix != ".jsonl"))
-    sentences = folder / "sentences.jsonl"
-    checks = tuple(_rows(sentences)) if sentences.exists() else ()
+    checks = tuple(read_rows(folder)) if (folder / "sentences.jsonl").exists() else ()
     return Domain(name, tuple(map(_case, _rows(folder / "questions.jsonl"))), files=files, sentences=checks)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -84,19 +83,53 @@ def test_what_probably_answers_is_marked_as_such() -> None:
     assert unlike.is_declined
 
 
-def test_a_line_found_by_its_meaning_alone_is_probable_where_the_search_is_sure() -> None:
-    safety = "机器搬运后须直立静置2小时以上才能通电。"
-    asked = "刚搬回家的机器能马上插电用吗"
+def answer_by_meaning(question: str, passages: Sequence[Passage], alike: Mapping[str, float]) -> Answer:
+    """With lines so alike to the question as the words in them say; others are not."""
 
-    def alike(_: str, texts: Sequence[str]) -> list[float]:
-        return [0.7 if "静置" in text else 0.3 for text in texts]
+    def likeness(_: str, texts: Sequence[str]) -> list[float]:
+        return [max((value for word, value in alike.items() if word in text), default=0.3) for text in texts]
 
-    sure = [passage(f"不得烘烤衣物。\n{safety}", score=0.95), passage("水箱满后停机。", number=2, score=0.3)]
-    found = AnswerGenerator(likeness=alike).generate(asked, sure)
+    return AnswerGenerator(likeness=likeness).generate(question, passages)
+
+
+def test_a_line_found_by_its_meaning_alone_is_probable_where_no_other_document_means_nearly_the_same() -> None:
+    """However unsure the search was: everyday words find nothing surely."""
+    machine = passage("不得烘烤衣物。\n机器搬运后须直立静置2小时以上才能通电。", name="除湿机.md", score=0.2)
+    lift = passage("电梯停机后须由持证人员送电。", name="电梯.md", number=2, score=0.3)
+    asked = "刚搬回家的东西能马上插电用吗"
+    found = answer_by_meaning(asked, [machine, lift], {"静置": 0.6, "送电": 0.45})
     assert found.form == "probable"
     assert "2小时" in found.answer
-    unsure = [replace(one, score=0.4) for one in sure]
-    assert AnswerGenerator(likeness=alike).generate(asked, unsure).is_declined
+    assert answer_by_meaning(asked, [machine, lift], {"静置": 0.6, "送电": 0.55}).is_declined
+    assert answer_by_meaning(asked, [machine, lift], {"静置": 0.45}).is_declined
+
+
+def test_of_somebody_who_is_named_a_line_must_be_more_alike() -> None:
+    """Only lines about them can be it: the most alike of these need not be alike."""
+    record = passage("姓名：周雅琴 科室：心内科\n其弟患心肌梗死。", name="周雅琴出院小结.txt", score=0.9)
+    other = passage("电梯停机后送电。", name="电梯.md", number=2)
+    assert answer_by_meaning("周雅琴的亲戚身体如何", [record, other], {"其弟": 0.6}).is_declined
+    assert answer_by_meaning("周雅琴的亲戚身体如何", [record, other], {"其弟": 0.7}).form == "probable"
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("园里养了几只老虎", "园里的老虎由两名饲养员各持一把钥匙看管。"),
+        ("峰流速的最佳值是多少L/min", "峰流速低于最佳值60%时立即就医。"),
+        ("卫生间的装修是哪家公司做的", "卫生间的装修2019年做的。"),
+    ],
+)
+def test_a_line_without_what_is_asked_for_is_no_plain_answer(question: str, line: str) -> None:
+    """However many of its words it has: a count of 只, a unit, the name of a firm."""
+    assert AnswerGenerator().generate(question, [passage(line)]).is_declined
+    assert answer_by_meaning(question, [passage(line)], {line[:3]: 0.74}).form != "extractive"
+
+
+def test_a_place_of_the_same_kind_is_another() -> None:
+    dam = passage("云溪水库的蓄水量为3800万立方米。", name="通报.md")
+    other = passage("电梯停机后送电。", name="电梯.md", number=2)
+    assert answer_by_meaning("青山水库能装下多少水", [dam, other], {"云溪": 0.7}).is_declined
 
 
 def test_names_in_question_and_line_say_nothing_of_what_is_asked() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.core.answer_types import Passage
 
@@ -66,6 +68,20 @@ def test_every_sentence_stands_word_for_word_in_its_source() -> None:
         for each in answer.citations:
             told = re.sub("^- ", "", answer.answer[each.start : each.end])
             assert told in whole, told
+
+
+@pytest.mark.parametrize("between", ["", "\n"])
+def test_a_question_of_a_list_is_answered_by_what_stands_behind_it(between: str) -> None:
+    pairs = {
+        "问：怎么申请退货？": "答：签收后7天内在订单页申请，客服审核后寄回。",
+        "问：发票丢了怎么办？": "答：联系客服补发电子发票，每张订单只补一次。",
+        "问：保修多久？": "答：整机保修两年，电池保修一年。",
+        "问：可以换货吗？": "答：质量问题15天内可以换货，运费由我们承担。",
+    }
+    text = "\n".join(f"{question}{between}{answer}" for question, answer in pairs.items())
+    for question, answer in pairs.items():
+        found = AnswerGenerator().generate(question.removeprefix("问："), [{"text": text, "doc_name": "客服问答.txt"}])
+        assert found.answer == f"{answer}[1]"
 
 
 def test_english_questions_are_answered_and_declined_too() -> None:

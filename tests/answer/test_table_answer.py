@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from qianxun.answer.tables.answer import OutOfTime, answer_from_tables
 from qianxun.core.layered_types import CitedCell, TableAnswer, TableInput
 from qianxun.core.types import Table
+from qianxun.ingest.assemble import read_structure
 from qianxun.ingest.tables.grid import Cell, flow, read_table
 
 
@@ -396,6 +397,15 @@ def test_a_value_comes_with_the_unit_of_its_column() -> None:
     stated = table("销售（单位：元）", "产品|销售额", "豆浆机|2417600", "电饭煲|300")
     assert ask("豆浆机的销售额是多少", stated).text == "2417600元"
     assert ask("电饭煲的销售额是多少", stated).text == "300元"
+
+
+@pytest.mark.parametrize("above", ["单位：万元", "（金额单位：人民币万元）", "单位:万元 币种:人民币"])
+def test_a_unit_that_stands_on_a_line_above_the_table_is_that_of_its_values(above: str) -> None:
+    rows = "| 项目 | 金额 |\n| --- | --- |\n| 营业收入 | 18,930 |\n| 营业成本 | 11,200 |"
+    (span,) = read_structure(f"# 2023年营业情况\n\n{above}\n\n{rows}", "markdown").tables
+    assert ask("营业收入是多少", span.table).text == "18,930万元"
+    (span,) = read_structure(f"# 2023年营业情况\n\n{above}\n\n以下为合并口径。\n\n{rows}", "markdown").tables
+    assert ask("营业收入是多少", span.table).text == "18,930"
 
 
 def test_a_unit_that_is_asked_for_is_that_of_the_column() -> None:

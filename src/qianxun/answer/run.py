@@ -30,7 +30,6 @@ from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import AskOptions
 from qianxun.core.types import Degraded
 from qianxun.core.unicode import sendable
-from qianxun.records import chunks
 from qianxun.retrieve.as_of import outdated_documents, without_day
 from qianxun.retrieve.query_plan import check_text
 from qianxun.text.document_names import document_title
@@ -233,7 +232,8 @@ async def _without_deleted_context(answering: Answering, state: AnswerState) -> 
 
 async def _are_deleted(answering: Answering, keys: frozenset[int]) -> bool:
     """Returns True if any of these chunks has been deleted."""
-    return bool(keys) and len(await read(answering.base, chunks.existing_keys, sorted(keys))) < len(keys)
+    base = answering.base
+    return bool(keys) and len(await read(base, base.chunks.existing, sorted(keys))) < len(keys)
 
 
 # ── the end ──────────────────────────────────────────────────────────────────────────────────────

@@ -168,6 +168,15 @@ def figure_label(folded: str) -> tuple[str, Measure] | None:
     return next((words, measure) for measure in _MEASURES if (words := found.group(measure)))
 
 
+def wanted_measure(query: EvidenceQuery) -> Measure | None:
+    """What the figure measures that a question asks for: by its label, or by how the noun before it ends."""
+    if query.label is not None:
+        return query.label[1]
+    if cue("label.ending.money").search(query.folded):
+        return "money"
+    return "share" if cue("label.ending.share").search(query.folded) else None
+
+
 def is_of(measure: Measure, figure: Figure) -> bool:
     if measure == "share":
         return isinstance(figure, Share)

@@ -230,15 +230,17 @@ class Analyser:
             return list(self._words_among_foreign(folded))
         return self._cut(folded)
 
-    def longer_words(self, folded: Sequence[str]) -> Iterator[tuple[int, str]]:
+    def longer_words(self, folded: Sequence[str]) -> list[tuple[int, str]]:
         """The words of more than one character in many short texts of Han characters alone, folded already: each with
         the number of its text. The segmenter is called once, which for short texts costs more than the words."""
         at = 0
+        found: list[tuple[int, str]] = []
         for token in self._jieba.cut_for_search("\n".join(folded)):
             if len(token) > 1:
-                yield at, token
+                found.append((at, token))
             elif token == "\n":
                 at += 1
+        return found
 
     def segments(self, folded: str) -> list[str]:
         """A folded text cut into its words, none inside another, with all that stands between them: joined they are

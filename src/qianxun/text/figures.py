@@ -10,8 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import prod
+from string import ascii_lowercase
 from typing import Final, TypeAlias
 
+from qianxun.core.system.cache import cached_texts
 from qianxun.text.chinese import fold
 from qianxun.text.quantities import han_number, unit_sizes
 
@@ -107,7 +109,7 @@ _PARTS: Final = re.compile(
     rf"(?P<whole>百|千|万)分之(?P<share>{_ARABIC}|[{_HAN}]+(?:点[{_HAN}]+)?)"
     rf"|(?P<below>[{_HAN_DIGIT}十]{{1,30}}|\d{{1,30}})分之(?P<above>[{_HAN_DIGIT}十]+|\d+)"
     rf"|(?P<percent>{_SHARE})\s?(?:%|个?百分点)|(?P<points>[{_HAN}]{{1,12}}(?:点[{_HAN}]{{1,6}})?)个百分点|(?P<mille>{_SHARE})\s?‰"
-    rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?{_HUNDREDTHS}|(?P<halved>一半)"
+    rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?{_HUNDREDTHS}|(?P<halved>一半|各半|对半)"
 )
 _CODE: Final = re.compile(
     r"(?<![a-z0-9])[a-z]+(?:[-/]?\d+(?:[.-]\d+)*[a-z]*)+(?![a-z0-9])|(?<![\d.])\d+(?:\.\d+){2,}(?![\d])"
@@ -126,7 +128,7 @@ _SCALES: Final = {
     **{"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
 }
 _PLAIN_WORDS: Final = re.compile(
-    f"(?<![{_HAN_DIGIT}])十分(?![之钟])|千万(?=不|别|要|勿)|万一|一一|百分百|一五一十|三三两两|千百|百万富翁"
+    f"[上下前后另]一(?=个?[年月周天季]|次|期|届|轮)|(?<![{_HAN_DIGIT}])十分(?![之钟])|千万(?=不|别|要|勿)|万一|一一|百分百|一五一十|三三两两|千百|百万富翁"
 )
 _LIST_MARK: Final = re.compile(
     r"(?m)^\s*(?:[-*•·#]+\s*)?(?:\d{1,2}(?:[、)）]|[.．](?!\d))|[(（](?:\d{1,2}|[一二三四五六七八九十]{1,2})[)）]|[一二三四五六七八九十]{1,2}、)"
@@ -172,7 +174,13 @@ class Placed:
 
 def figures(text: str) -> list[Figure]:
     """Every figure of a text, in order. Marks of a list (1. 2. 第一，) are none."""
-    return [one.figure for one in placed(prepared(text))]
+    return list(_figures(text))
+
+
+@cached_texts(2_048)
+def _figures(text: str) -> tuple[Figure, ...]:
+    """Cached: a sentence is read for its own figures, as the one before the next, and by every check of an answer."""
+    return tuple(one.figure for one in placed(prepared(text)))
 
 
 def prepared(text: str) -> str:
@@ -185,9 +193,11 @@ def prepared(text: str) -> str:
 
 def placed(text: str) -> list[Placed]:
     """The figures of a prepared text, in order."""
-    taken = bytearray(len(text))
+    taken, signs = bytearray(len(text)), set(text)
     found: list[Placed] = []
-    for pattern, reader in _READERS:
+    for pattern, reader, needs in _READERS:
+        if needs and signs.isdisjoint(needs):
+            continue
         for match in pattern.finditer(text):
             start, end = match.span()
             if any(taken[start:end]):
@@ -353,17 +363,18 @@ def _chinese(match: re.Match[str], _: str) -> Figure | None:
     return Number(match.group(), (value * _size(match["scale"]),), unit, is_count=count)
 
 
-_READERS: Final[tuple[tuple[re.Pattern[str], _Reader], ...]] = (
-    (_DATE, _date),
-    (_CLOCK, _clock),
-    (_QUARTER, lambda hit, _: Number(hit.group(), (Decimal(_whole(hit["q"] or hit["q2"]) or 0),), "季度")),
-    (_PARTS, _share),
-    (_CODE, lambda hit, _: Code(hit.group(), re.sub(r"[\s/-]", "", hit.group()))),
-    (_ROMAN, lambda hit, _: Number(hit.group(), (Decimal(_ROMANS[hit["roman"]]),))),
-    (_HALF, _half),
-    (_NUMBER, _number),
-    (_EVERY, lambda hit, _: Number(hit.group(), (Decimal(1),), hit["unit"])),
-    (_CHINESE, _chinese),
+# With signs of which a text has one at least where the pattern finds anything; "": any may do.
+_READERS: Final[tuple[tuple[re.Pattern[str], _Reader, str], ...]] = (
+    (_DATE, _date, "年月日号-/."),
+    (_CLOCK, _clock, ":点时"),
+    (_QUARTER, lambda hit, _: Number(hit.group(), (Decimal(_whole(hit["q"] or hit["q2"]) or 0),), "季度"), "季q"),
+    (_PARTS, _share, "分成半%‰"),
+    (_CODE, lambda hit, _: Code(hit.group(), re.sub(r"[\s/-]", "", hit.group())), f"{ascii_lowercase}."),
+    (_ROMAN, lambda hit, _: Number(hit.group(), (Decimal(_ROMANS[hit["roman"]]),)), "型期级度类"),
+    (_HALF, _half, "半"),
+    (_NUMBER, _number, ""),
+    (_EVERY, lambda hit, _: Number(hit.group(), (Decimal(1),), hit["unit"]), "每"),
+    (_CHINESE, _chinese, _HAN),
 )
 
 

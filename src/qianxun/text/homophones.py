@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
 from qianxun.core.types import TermCounts, Terms
@@ -155,25 +155,28 @@ def _possible(suspects: Sequence[tuple[_Run, int]], analyser: Analyser, counts: 
 
 def _words_around(suspects: Sequence[tuple[_Run, int]], analyser: Analyser) -> Iterator[_Change]:
     """The words that the segmenter sees in the place of a suspect, with each of the characters that sound alike."""
-    tried: list[tuple[_Run, int, str, str]] = []
+    tried: list[tuple[_Run, int, str]] = []
+    windows: list[str] = []
     for run, at in suspects:
         before, after = run.text[max(at - _REACH, 0) : at], run.text[at + 1 : at + 1 + _REACH]
-        tried += [(run, at, other, before + other + after) for other in _of_the_same_sound(run.text[at])]
-    for number, word in dict.fromkeys(analyser.longer_words([window for _, _, _, window in tried])):
-        run, at, character, window = tried[number]
+        others = _of_the_same_sound(run.text[at])
+        tried += [(run, at, other) for other in others]
+        windows += [f"{before}{other}{after}" for other in others]
+    for number, word in dict.fromkeys(analyser.longer_words(windows)):
+        run, at, character = tried[number]
         if character in word:
-            start = max(at - _REACH, 0)
-            for first in range(max(at - start - len(word) + 1, 0), at - start + 1):
-                if window.startswith(word, first):
-                    yield _Change(run, at, character, start + first, word)
+            window, start = windows[number], max(at - _REACH, 0)
+            inside = at - start  # where the character is in its window
+            first = window.find(word, max(inside - len(word) + 1, 0))
+            while 0 <= first <= inside:
+                yield _Change(run, at, character, start + first, word)
+                first = window.find(word, first + 1)
 
 
 def _cuts_a_correct_word(change: _Change, correct: Sequence[tuple[int, int]]) -> bool:
     """Whether a correct word would lose a part of itself, but not all of it."""
-    return any(
-        first < change.end and change.first < end and not (change.first <= first and end <= change.end)
-        for first, end in correct
-    )
+    start, stop = change.first, change.end
+    return any(first < stop and start < end and not (start <= first and end <= stop) for first, end in correct)
 
 
 def _spoils_a_word(change: _Change, analyser: Analyser) -> bool:
@@ -188,6 +191,7 @@ def _spoils_a_word(change: _Change, analyser: Analyser) -> bool:
     return any(map(analyser.has_word, around)) or (not around and run.text[change.at] in STOP_WORDS)
 
 
+@lru_cache(maxsize=2_048)
 def _of_the_same_sound(character: str) -> tuple[str, ...]:
     sounds, characters = _sounds()
     alike = {other for sound in sounds.get(character, ()) for other in characters[sound]}

@@ -203,11 +203,12 @@ def _worth(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> dict[int, flo
             for one in offered
         }
     topics: dict[int, float] = {}
-    topic, passage = 0.0, 0
+    topic, passage, heading = 0.0, 0, ""  # the heading: a question, where the lines are a list of questions
     for one in offered:
-        goes_on = one.line.passage.number == passage and not one.line.is_row
+        is_next_question = one.line.heading != heading and one.line.heading.endswith(("?", "？"))
+        goes_on = one.line.passage.number == passage and not one.line.is_row and not is_next_question
         topic = max(one.fit, CARRIED * topic if goes_on else 0.0)
-        passage = one.line.passage.number
+        passage, heading = one.line.passage.number, one.line.heading
         topics[one.line.at] = topic
     least = ON_TOPIC[query.kind] * (ON_NAMED if query.names else 1.0) * max(topics.values(), default=0.0)
     return {

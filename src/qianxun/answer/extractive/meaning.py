@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 from qianxun.answer.extractive.sentence_scores import Line, ScoredLine
+from qianxun.core.answer_types import Passage
 from qianxun.question.evidence_query import EvidenceQuery
 from qianxun.question.words import entries
 
@@ -19,7 +21,8 @@ Likeness: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """How alike in meaning a question is to each of some texts, as a cosine."""
 
 BY_WORDS, BY_SEARCH = 8, 16  # lines that are compared: those that fit best, and those of the passages found first
-DECISIVE: Final = ((0.65, 0.06), (0.9, 0.035))  # scores of a passage, and its lead over other documents in cosine
+CHOSEN, NAMED, ALIKE = 0.55, 0.66, 0.75  # cosines of lines that mean what is asked: see `Meant.is_meant`
+LEAD: Final = 0.1  # of a cosine over that of any line of another document
 _SHOWN: Final = 200  # characters of a line that are compared
 _BODY: Final = 4  # characters at the end of a body's name, without what kind of body it is
 _BODIES: Final = re.compile(r"([^\W\d]{2,30}?)(?:有限责任公司|股份有限公司|有限公司|集团)")
@@ -55,32 +58,56 @@ def candidates(scored: Iterable[ScoredLine]) -> list[ScoredLine]:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """The line that is most alike in meaning. It is decisive where the search was sure of its passage and no other
-    document has one that is nearly as alike: what many documents could mean is none of them."""
+    """The line that is most alike in meaning; ``leads`` where no line of any other document is nearly as alike: what
+    many documents could mean is none of them. ``is_chosen``: lines of other documents could have been it, too; where
+    only those of one can, whom or what the question names, the most alike of these need not be alike."""
 
     scored: ScoredLine
     alike: float
-    is_decisive: bool
+    leads: bool
+    is_chosen: bool
+
+    @property
+    def is_meant(self) -> bool:
+        return self.alike >= ALIKE or (self.leads and self.alike >= (CHOSEN if self.is_chosen else NAMED))
 
 
-def closest(offered: Sequence[ScoredLine], alike: Sequence[float]) -> Meant:
+def closest(
+    likeness: Callable[[Sequence[Line]], Sequence[float]],
+    offered: Sequence[ScoredLine],
+    scored: Iterable[ScoredLine],
+) -> tuple[Meant, Sequence[float]]:
+    """The closest of the lines that are ``offered``, and how alike each of them is. It leads over the lines that the
+    search found first in other documents as well, whatever they are about. How sure the search was says little:
+    everyday words find nothing surely."""
+    alike = likeness([one.line for one in offered])
     best = max(range(len(offered)), key=lambda at: alike[at])
-    passage = offered[best].line.passage
-    others = (value for one, value in zip(offered, alike, strict=True) if one.line.passage.doc_id != passage.doc_id)
-    lead = alike[best] - max(others, default=0.0)
-    is_decisive = any(passage.score >= score and lead >= least for score, least in DECISIVE)
-    return Meant(offered[best], alike[best], is_decisive)
+    rivals = _rivals(offered[best].line.passage, scored) if CHOSEN <= alike[best] < ALIKE else []
+    leads = bool(rivals) and alike[best] - max(likeness(rivals)) >= LEAD
+    is_chosen = len({one.line.passage.doc_id for one in offered}) > 1
+    return Meant(offered[best], alike[best], leads, is_chosen), alike
+
+
+def _rivals(passage: Passage, scored: Iterable[ScoredLine]) -> list[Line]:
+    """The lines of other documents that the search found first; of other passages, where there is but this document."""
+    elsewhere = [one.line for one in scored if one.line.passage.number != passage.number and one.line.text.strip()]
+    others = [line for line in elsewhere if line.passage.doc_id != passage.doc_id]
+    return sorted(others or elsewhere, key=lambda line: (-line.passage.score, line.at))[:BY_SEARCH]
 
 
 def is_of_alternative(query: EvidenceQuery, line: Line) -> bool:
     """Returns True if a line is about what takes the place of something in the question: another firm, another grade or
-    model, or 硕士 where 本科生 are asked about. Such lines are alike in meaning, and answer another question."""
+    model, another place of that kind (云溪水库 for 青山水库), or 硕士 where 本科生 are asked about. Such lines are
+    alike in meaning, and answer another question."""
     around = f"{line.name}\n{line.heading}\n{line.around}"
     if any(grade not in around for grade in _GRADE.findall(query.folded)):
         return True
     if any(body[-_BODY:] not in around for body in _BODIES.findall(query.folded)):
         return True
     near = f"{line.heading}\n{line.folded}"
+    called = (pair for run in query.runs for pair in pairwise(run) if pair[0] in query.proper)
+    if any(name not in around and kind in near for name, kind in called):
+        return True
     for group in _alternatives():
         wanted = [word for word in group if word in query.folded]
         if wanted and not any(word in near for word in wanted) and any(word in near for word in group):

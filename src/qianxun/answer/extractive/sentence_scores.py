@@ -15,8 +15,17 @@ from typing import Final
 from qianxun.answer.verify.grounding import Evidence, has_day
 from qianxun.core.answer_types import Passage
 from qianxun.core.system.cache import cached_texts
-from qianxun.question.evidence_query import EvidenceQuery, Measure, Term, is_change, is_of, may_answer, stem
-from qianxun.question.words import entries, joined
+from qianxun.question.evidence_query import (
+    EvidenceQuery,
+    Measure,
+    Term,
+    is_change,
+    is_of,
+    may_answer,
+    stem,
+    wanted_measure,
+)
+from qianxun.question.words import cue, entries, joined
 from qianxun.text.chinese import SENTENCE_END, fold
 from qianxun.text.figures import Clock, Day, Figure, Number, figures
 from qianxun.text.synonyms import shipped
@@ -40,6 +49,10 @@ DISTINCTIVE: Final = 0.4  # of a line's choice: how it differs from the others o
 CLAUSE, NEXT, SENTENCE, NOWHERE = 1.0, 0.98, 0.62, 0.5  # where the figure is that is asked for
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
+# 问：发票丢了怎么办？ or 3、发票丢了怎么办？ is what the lines after it answer, and no answer.
+_QUESTION: Final = re.compile(
+    r"(?:[问Qq]\d{0,3} ?[：:、.．]|(?:\d{1,3}|[一二三四五六七八九十]{1,3})[、.．)）]).{2,100}[？?]$"
+)
 _NO_HEADING: Final = re.compile(r"[\d，。！？；、,.!?;|]")
 _STATES: Final = re.compile(rf"\S\s*[:：]\s*\S|(?:{joined('subject.role')})\s+\S")  # 级别：三级 and 审判长 某某
 _DATED: Final = re.compile(r"(\d[日号年月时]许?)[,，](?=\D)")  # 4月11日，某某到案: when is no clause by itself
@@ -54,6 +67,8 @@ _ROW: Final = re.compile(r"\s*\|.*\|\s*")
 _RULE: Final = re.compile(r"[\s|:\-–—+=]+")
 _PARTED: Final = re.compile(r"(?<!\\)\|")
 _DIGIT: Final = re.compile(r"\d")
+_WORKING_DAYS: Final = ("个工作日", "日")
+_NUMERAL: Final = r"[\d一二三四五六七八九十百千万亿两半]"
 _VALUE: Final = re.compile(r"[\d.,，%％+\-–—/:：¥￥$ ]+")
 
 
@@ -116,6 +131,8 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
         setting = "\n".join([*sorted(titles), *(folded for _, _, folded, row in sentences if row is None)])
         for start, text, folded, row in sentences:
             is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text) and not _STATES.search(text)
+            if _QUESTION.match(text) is not None:
+                is_heading, before = True, ""
             if folded in titles or (is_heading and row is None):
                 heading = heading if folded in titles else "\n".join((*headings, folded))
                 list_at = -1
@@ -242,8 +259,11 @@ def line_coverage(word: str, line: Line, here: float | None = None) -> float:
         return NAMED
     if word in line.name:
         return NAMED
-    around = AROUND if word in line.around else 0.0
-    return max(here, around, BEFORE * coverage(word, line.before), TOPIC * coverage(word, line.first))
+    best = max(here, AROUND) if word in line.around else here
+    for text, share in ((line.before, BEFORE), (line.first, TOPIC)):
+        if best < share and text:  # it counts for no more than its share
+            best = max(best, share * coverage(word, text))
+    return best
 
 
 def term_coverage(term: Term, line: Line, query: EvidenceQuery, here: float | None = None) -> float:
@@ -272,7 +292,7 @@ def _has_figure(measure: Measure, line: Line, query: EvidenceQuery) -> bool:
     if not rest or any(_bare_coverage(term, line.folded) < SHORT and term.text not in line.name for term in rest):
         return False
     return any(
-        any(is_of(measure, figure) and figure.written not in query.figures for figure in _figures(clause))
+        any(is_of(measure, figure) and figure.written not in query.figures for figure in figures(clause))
         and (is_change(query.folded) or not is_change(clause))
         and any(_bare_coverage(term, near) >= SHORT for term in rest)
         for near, clause in _clauses(line)
@@ -310,11 +330,6 @@ def _same_words(word: str) -> tuple[str, ...]:
     return (stem(word), *(fold(synonym.word) for synonym in shipped().of(word)))
 
 
-@cached_texts(2_048)
-def _figures(clause: str) -> tuple[Figure, ...]:
-    return tuple(figures(clause))
-
-
 def _in_longer(word: str, text: str) -> bool:
     """年假 of 年休假: short for it."""
     at = text.find(word[0])
@@ -337,7 +352,7 @@ def _fitting(query: EvidenceQuery, line: Line) -> list[tuple[str, str, float, fl
     found = []
     lacks_duration = _DURATION.search(query.folded) is not None and _days(line.folded) == 1  # it takes two dates
     for near, clause in _clauses(line) if query.needs else ():
-        fitting = [figure for figure in _figures(clause) if may_answer(figure, query)]
+        fitting = [figure for figure in figures(clause) if may_answer(figure, query)]
         if fitting:
             is_unit = not query.unit or any(_is_unit(query.unit, figure) for figure in fitting)
             is_kind = query.label is None or _is_kind(query.label, near, clause, fitting)
@@ -347,8 +362,40 @@ def _fitting(query: EvidenceQuery, line: Line) -> list[tuple[str, str, float, fl
     return found
 
 
+def has_wanted_kind(query: EvidenceQuery, line: Line, *, by_measure: bool = True) -> bool:
+    """Returns True if a line has something of the very kind that is asked for, where that is known: an amount of money
+    for 多少钱, a number of 只 for 几只, a firm for 哪家公司. A row has its units and kinds in its headers. Without
+    ``by_measure`` a figure may be of any measure: prices are often written without their unit."""
+    if line.is_row:
+        return True
+    if cue("which.body").search(query.folded) and not cue("which.bodies").search(line.folded):
+        return False
+    if not query.needs:
+        return True
+    text = line.folded.replace(*_WORKING_DAYS)
+    return _has_wanted_unit(query, text) and (not by_measure or _has_wanted_figure(query, text))
+
+
+def _has_wanted_unit(query: EvidenceQuery, text: str) -> bool:
+    units = [cue(name).search(query.folded) for name in ("label.ending.counted", "label.ending.written")]
+    return all(not unit or re.search(rf"{_NUMERAL}\s?{re.escape(unit.group(1))}", text) for unit in units)
+
+
+def _has_wanted_figure(query: EvidenceQuery, text: str) -> bool:
+    stated = [figure for figure in figures(text) if may_answer(figure, query)]
+    dates = [figure for figure in stated if isinstance(figure, Day)]
+    if _DURATION.search(query.folded) and sum(date.month is not None for date in dates) < 2:  # it takes two dates
+        stated = [figure for figure in stated if figure not in dates]
+    if query.unit and not any(_is_unit(query.unit, figure) for figure in stated):
+        return False
+    measure = wanted_measure(query)
+    if measure == "time" and cue("label.ending.endless").search(text):
+        return True
+    return any(measure is None or is_of(measure, figure) for figure in stated)
+
+
 def _days(text: str) -> int:
-    return sum(isinstance(figure, Day) for figure in _figures(text))
+    return sum(isinstance(figure, Day) for figure in figures(text))
 
 
 def _figure(query: EvidenceQuery, fitting: Sequence[tuple[str, str, float, float]], terms: Sequence[Term]) -> float:
@@ -397,7 +444,7 @@ def _clauses_in(lines: Iterable[str], heading: str, called: str) -> Iterator[tup
         for clause in re.split("[,，;；]", _DATED.sub(r"\1", parts)):
             opened, colon, rest = clause.rpartition(":") if ":" in clause else clause.rpartition("：")
             lead = called + opened if colon else lead
-            yield lead + ("" if len(rest) > _SHORT_CLAUSE else before) + rest, rest.replace("个工作日", "日")
+            yield lead + ("" if len(rest) > _SHORT_CLAUSE else before) + rest, rest.replace(*_WORKING_DAYS)
             before = rest
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Final
 
@@ -19,6 +20,7 @@ from qianxun.answer.extractive.sentence_scores import (
     Line,
     ScoredLine,
     coverage,
+    has_wanted_kind,
     line_coverage,
     lines,
     score_lines,
@@ -40,13 +42,13 @@ AHEAD: Final = 0.6  # what a point of score beyond that is worth
 BARELY: Final = 0.72  # below this, every thing that a question for a fact names must be there
 PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
 BARELY_ALIKE, RATHER_ALIKE = 0.55, 0.6  # cosines of a question and a line, without names: where the words fit
-RATHER_MEANING, ALIKE_MEANING = 0.66, 0.75  # … where they do not; the former in a passage that the search is sure of
 # The chance that a question has its answer here, by how well the best line fits (as a share of what is enough) and by
 # how alike line and question are in meaning; fitted with one domain left out in turn (docs/quality.md).
 BY_FIT, BY_MEANING, OFFSET = 3.9, 2.9, -5.9
 SURE: Final = 0.6
 CLEARLY: Final = 1.4  # of what is enough: no meaning is so unlike that it would be doubted
 _JUDGED: Final[tuple[AnswerKind, ...]] = ("fact", "explain")  # others rest on several lines
+NEAR_BEST: Final = 0.85  # of the best line's fit: such lines may be quoted with it
 NAME_ALONE: Final = 0.5  # what a line is worth that has only the name of whom is asked about
 NAMED_ELSEWHERE: Final = 0.95  # … for its choice, if the name is only in its document's name or around it
 STATED: Final = 0.6  # the least fit of a line that states the relation; the rest is how well it fits
@@ -141,7 +143,7 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     absent = [word for word in words if all(coverage(word, one.line.folded) < 0.8 for one in own)]
     # What only lines about something else say is not said of the subject.
     is_enough = fit >= ENOUGH[query.kind] and not (evidence.subject and absent) and not _lacks_thing(evidence, fit)
-    is_enough = is_enough and not _lacks_attribute(evidence)
+    is_enough = is_enough and not _lacks_attribute(evidence) and _offers_kind(evidence)
     lacks_result = query.is_computed and not _states_result(evidence.scored)
     if is_enough and not lacks_result and (likeness is None or _chance(evidence, fit, likeness) >= SURE):
         return Sufficiency(True, fit)
@@ -179,12 +181,12 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
     if evidence.subject or not offered:
         return None
     first = offered[0]  # fits best
-    is_near = first.fit >= PROBABLE * least and _names_all(query, first.line)
+    is_near = first.fit >= PROBABLE * least and _names_all(query, first.line) and has_wanted_kind(query, first.line)
     if likeness is None:
         return first if is_near else None
-    alike = likeness_without_names(likeness, query.text, [one.line for one in offered], evidence.names)
-    meant = closest(offered, alike)
-    if meant.alike >= ALIKE_MEANING or (meant.alike >= RATHER_MEANING and meant.is_decisive):
+    bare = partial(likeness_without_names, likeness, query.text, names=evidence.names)
+    meant, alike = closest(bare, offered, evidence.scored)
+    if meant.is_meant and has_wanted_kind(query, meant.scored.line):
         return meant.scored
     return first if is_near and alike[0] >= (BARELY_ALIKE if first.fit >= least else RATHER_ALIKE) else None
 
@@ -203,6 +205,15 @@ def _names_all(query: EvidenceQuery, line: Line) -> bool:
     """Returns True if every thing that the question names, and what is done with it, is in the line or around it."""
     things = [term for term in query.terms if term.is_main and not term.parts]
     return all(term_coverage(term, line, query) >= AROUND for term in things)
+
+
+def _offers_kind(evidence: ReadEvidence) -> bool:
+    """Returns True if a line that would be quoted for a fact has something of the kind that is asked for."""
+    own = [one for one in evidence.scored if one.is_own]
+    if evidence.query.kind != "fact" or not own:
+        return True
+    least = NEAR_BEST * max(one.fit for one in own)
+    return any(has_wanted_kind(evidence.query, one.line, by_measure=False) for one in own if one.fit >= least)
 
 
 def _things(query: EvidenceQuery) -> list[Term]:
