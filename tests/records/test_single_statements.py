@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.records import IDLE, Records, bases
-from qianxun.records.chunks import _EXISTING, _page_query
-from qianxun.records.database.statements import _keyed
+from qianxun.records.chunks import _existing_query, _page_query
+from qianxun.records.database.change_mark import change_mark
+from qianxun.records.database.restrict import restricted
+from qianxun.records.schema import TableRow, VectorRow, VersionRow
 
 
 @pytest.fixture
@@ -39,6 +41,19 @@ def test_a_single_statement_sees_what_was_written_since_the_last(records: Record
             bases.revise(tx, base)
         with records.single_statement() as tx:
             assert bases.generation(tx, base) == before + 1
+    records.close()
+
+
+def test_whether_anything_was_written_is_told_without_reading_it(records: Records) -> None:
+    def mark() -> object:
+        with records.single_statement() as tx:
+            return change_mark(tx)
+
+    base, before = create(records, "甲"), mark()
+    assert mark() == before
+    with records.writing() as tx:
+        bases.revise(tx, base)
+    assert (mark() != before) if records.is_here else (before is None)
     records.close()
 
 
@@ -83,11 +98,31 @@ def test_a_closed_database_leaves_no_file_open(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [10, 100, 500])
-def test_chunks_are_looked_up_by_their_keys_and_not_through_all_documents(tmp_path: Path, count: int) -> None:
+@pytest.mark.parametrize("sets", [None, 20])
+def test_chunks_are_looked_up_by_their_keys_and_not_through_all_documents(
+    tmp_path: Path, count: int, sets: int | None
+) -> None:
     """SQLite begins where it expects fewer rows, and knows nothing of how many a base has."""
     records = Records.open(f"sqlite:///{tmp_path / 'q.db'}")
     with records.reading() as tx:
-        for query in (_page_query(tx.dialect, count, None), _keyed(_EXISTING, tx.dialect, count)):
+        for query in (_page_query(tx.dialect, count, sets), _existing_query(tx.dialect, count, sets)):
             plan = tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {query.sql}", (1,) * len(query.names or ())).all()
             assert plan[0][3].startswith("SEARCH chunks USING INTEGER PRIMARY KEY")
+    records.close()
+
+
+def test_what_a_principal_may_see_is_looked_up_row_by_row(tmp_path: Path) -> None:
+    """To list all documents that it may see, for a few rows, takes longer than everything else in a search."""
+    records = Records.open(f"sqlite:///{tmp_path / 'q.db'}")
+    with records.reading() as tx:
+        for column, own in (
+            (VersionRow.name, VersionRow.document_key),
+            (VectorRow.model, VectorRow.chunk_key),
+            (TableRow.title, TableRow.key),
+        ):
+            made = restricted(select(column).where(own == 7), (0, 3, 5)).compile(
+                tx, compile_kwargs={"literal_binds": True}
+            )
+            plan = [row[3] for row in tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {made}").all()]
+            assert not [step for step in plan if step.startswith("SCAN")], plan
     records.close()

@@ -12,6 +12,7 @@ from qianxun.core.errors import BadModelReply
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import Scores, Vectors
 
+ROUNDED_FROM = 128  # numbers to a vector: of fewer the error would be seen in the fourth decimal of a cosine
 EMBED_SLICE = 64  # texts per call: large enough for good batches, small enough for progress and Ctrl-C
 
 
@@ -33,6 +34,15 @@ def unit_rows(rows: NDArray[Any], count: int, dimension: int, model: str) -> Vec
         )
     unit: Vectors = (wide / norms).astype(np.float32)
     return unit
+
+
+def rounded(vectors: Vectors) -> Vectors:
+    """Vectors as they are stored and searched: in half precision, which takes half of the space. Of 512 numbers, the
+    cosine moves by about .00001."""
+    if vectors.shape[1] < ROUNDED_FROM:
+        return vectors
+    found: Vectors = vectors.astype(np.float16).astype(np.float32)
+    return found
 
 
 def sigmoid(logits: Scores) -> Scores:

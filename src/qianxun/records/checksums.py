@@ -29,6 +29,7 @@ from qianxun.records.schema import (
 )
 
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=repr).encode  # damage may be of any type
+_EMPTY = {list: "[]", dict: "{}", type(None): "null"}  # as that writes them
 _sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=repr, sort_keys=True).encode
 
 # The columns of each table that its checksum covers, in this order; those of chunks and vectors are below.
@@ -86,6 +87,8 @@ def of_values(*values: object) -> int:
 def _written(value: object) -> str:
     if isinstance(value, str):
         return value
+    if not value and type(value) in _EMPTY:
+        return _EMPTY[type(value)]
     return str(value) if type(value) is int else _dumps(value)  # the same: an encoder is slow to start
 
 

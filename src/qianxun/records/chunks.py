@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,14 +11,13 @@ import numpy as np
 from sqlalchemy import Connection, Dialect, bindparam, delete, func, literal_column, select, update
 
 from qianxun.core.codec.plain import plain, read
-from qianxun.core.types import Attributes, Chunk, Corrected, Keys, Piece, Prepared, Vector, VectorField
+from qianxun.core.types import Attributes, Chunk, Corrected, Keys, Piece, Prepared, Vector, VectorField, Vectors
 from qianxun.core.unicode import is_storable
 from qianxun.records import checksums, graph, pairs, rows
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.restrict import permitted_in
 from qianxun.records.database.statements import (
     Compiled,
-    KeyedQuery,
     compiled,
     delete_in,
     in_slices,
@@ -29,15 +28,9 @@ from qianxun.records.database.statements import (
     select_in,
     served_chunks,
 )
-from qianxun.records.pairs import (
-    VECTOR_TYPE,
-    Attached,
-    sound_vector,
-    vector_row,
-    vector_rows_of,
-    write_model_vectors,
-)
+from qianxun.records.pairs import Attached, write_model_vectors
 from qianxun.records.schema import ChunkRow, DocumentRow, GraphFactsRow, VectorRow, VersionRow
+from qianxun.records.stored_vectors import sound_vector, sound_vectors, vector_rows
 
 log = logging.getLogger(__name__)
 
@@ -81,17 +74,30 @@ def write_chunks(
     keys = allocate(tx, "chunk", total)
     ranges: dict[int, range] = {}
     chunk_rows: list[tuple[Any, ...]] = []
-    vector_rows: list[tuple[Any, ...]] = []
     first = keys.start
     for document_key, generation, work in prepared:
         own = range(first, first + len(work.pieces))
         first = own.stop
         ranges[document_key] = own
         chunk_rows.extend(_chunk_rows(knowledge_base, document_key, generation, own, work))
-        vector_rows.extend(vector_rows_of(own, work.model, work.vectors))
     insert_rows(tx, ChunkRow, CHUNK, chunk_rows)
-    insert_rows(tx, VectorRow, VECTOR, vector_rows)
+    insert_rows(tx, VectorRow, VECTOR, _vector_rows((ranges[key], work) for key, _, work in prepared))
     return ranges
+
+
+def _vector_rows(prepared: Iterable[tuple[range, Prepared]]) -> list[tuple[Any, ...]]:
+    """All those of a model together: one by one, most of the time would be numpy's for beginning."""
+    together: dict[tuple[str, int], tuple[list[int], list[Vectors]]] = {}
+    for keys, work in prepared:
+        if work.vectors is not None:
+            own_keys, matrices = together.setdefault((work.model, work.vectors.shape[1]), ([], []))
+            own_keys.extend(keys)
+            matrices.append(work.vectors)
+    return [
+        row
+        for (model, _), (keys, matrices) in together.items()
+        for row in vector_rows(keys, model, np.concatenate(matrices))
+    ]
 
 
 def _chunk_rows(
@@ -129,8 +135,8 @@ def replace_chunks(
     written = [at for at, key in enumerate(reused) if not key]
     insert_rows(tx, ChunkRow, CHUNK, [rows_of[at] for at in written])
     if work.vectors is not None:
-        vectors = np.asarray(work.vectors, dtype=VECTOR_TYPE)
-        insert_rows(tx, VectorRow, VECTOR, [vector_row(keys[at], work.model, vectors[at]) for at in written])
+        rows_written = vector_rows([keys[at] for at in written], work.model, work.vectors[written])
+        insert_rows(tx, VectorRow, VECTOR, rows_written)
     return keys
 
 
@@ -189,35 +195,25 @@ def _joined(*columns: Any) -> Any:
 _CHUNK = (*checksums.CORRECTED_CHUNK, ChunkRow.checksum, VersionRow.name)
 _ENTRY = (ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings, ChunkRow.corrected)
 _ATTRIBUTES = (DocumentRow.doc_id, *rows.ATTRIBUTES)
-# Not joined: SQLite would begin with all documents of the base.
-_EXISTING = KeyedQuery(
-    select(ChunkRow.key).where(
-        select(DocumentRow.key)
-        .join(VersionRow, VersionRow.document_key == DocumentRow.key)
-        .where(
-            DocumentRow.key == ChunkRow.document_key,
-            DocumentRow.knowledge_base_id == bindparam("knowledge_base", type_=DocumentRow.knowledge_base_id.type),
-            VersionRow.generation == ChunkRow.generation,
-        )
-        .exists()
-    ),
-    ChunkRow.key,
-)
 
 
 def by_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Chunk]:
     """The chunks by key; a key whose chunk has been deleted, or is not what was written, has no entry."""
-    found: dict[int, Chunk] = {}
+    found = _seen(tx, _page_query, knowledge_base, keys)
+    return {row[0]: _chunk(knowledge_base, row) for row in found if _is_sound(row)}
+
+
+def _seen(
+    tx: Connection, query: Callable[[Dialect, int, int | None], Compiled], knowledge_base: int, keys: Iterable[int]
+) -> Iterator[Sequence[Any]]:
+    """The rows of a query for chunks, compiled for so many keys and sets of labels; of what may be seen."""
     sets = permitted_in(tx)
     shown = {} if sets is None else {f"set_{at}": number for at, number in enumerate(sets)}
     for part in in_slices(list(keys)):
         padded = padded_keys(part)
         numbered = {f"key_{at}": key for at, key in enumerate(padded)}
-        query = _page_query(tx.dialect, len(padded), None if sets is None else len(sets))
-        for row in query.rows(tx, {"knowledge_base": knowledge_base, **numbered, **shown}):
-            if _is_sound(row):
-                found[row[0]] = _chunk(knowledge_base, row)
-    return found
+        made = query(tx.dialect, len(padded), None if sets is None else len(sets))
+        yield from made.rows(tx, {"knowledge_base": knowledge_base, **numbered, **shown})
 
 
 def _is_sound(row: Sequence[Any]) -> bool:
@@ -235,10 +231,33 @@ def damaged_keys(tx: Connection, keys: Sequence[int]) -> list[int]:
 
 def existing_keys(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> set[int]:
     """Those of the keys whose chunks have not been deleted."""
-    if permitted_in(tx) is None:
-        return {row[0] for row in _EXISTING.rows(tx, knowledge_base, keys)}
-    query = _joined(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
-    return {row.key for row in select_in(tx, query, ChunkRow.key, keys)}
+    return {row[0] for row in _seen(tx, _existing_query, knowledge_base, keys)}
+
+
+@lru_cache
+def _existing_query(dialect: Dialect, size: int, sets: int | None) -> Compiled:
+    """Not joined: SQLite would begin with all documents of the base."""
+    documents = (
+        select(DocumentRow.key)
+        .join(VersionRow, VersionRow.document_key == DocumentRow.key)
+        .where(
+            DocumentRow.key == ChunkRow.document_key,
+            DocumentRow.knowledge_base_id == bindparam("knowledge_base", type_=DocumentRow.knowledge_base_id.type),
+            VersionRow.generation == ChunkRow.generation,
+        )
+    )
+    if sets is not None:
+        documents = documents.where(DocumentRow.access_set.in_(_sets(sets)))
+    query = select(ChunkRow.key).where(documents.exists(), ChunkRow.key.in_(_keys(size)))
+    return compiled(query, dialect, is_restricted=sets is not None)
+
+
+def _keys(size: int) -> list[Any]:
+    return [bindparam(f"key_{at}", type_=ChunkRow.key.type) for at in range(size)]
+
+
+def _sets(number: int) -> list[Any]:
+    return [bindparam(f"set_{at}", type_=DocumentRow.access_set.type) for at in range(number)]
 
 
 @lru_cache
@@ -246,13 +265,11 @@ def _page_query(dialect: Dialect, size: int, sets: int | None) -> Compiled:
     """The condition is on the document's base: on the chunk's, SQLite would look every one up in the index of bases
     first, which takes two thirds as long again; and not by an index of bases, or for a hundred keys it would begin
     with all documents. Of documents in so many sets of labels; None: in any."""
-    keys = [bindparam(f"key_{at}", type_=ChunkRow.key.type) for at in range(size)]
     own = DocumentRow.knowledge_base_id + literal_column("0") == bindparam("knowledge_base")
-    query = _joined(*_CHUNK, *_ATTRIBUTES).where(own, ChunkRow.key.in_(keys))
-    if sets is None:
-        return compiled(query, dialect)
-    shown = [bindparam(f"set_{at}", type_=DocumentRow.access_set.type) for at in range(sets)]
-    return compiled(query.where(DocumentRow.access_set.in_(shown)), dialect, is_restricted=True)
+    query = _joined(*_CHUNK, *_ATTRIBUTES).where(own, ChunkRow.key.in_(_keys(size)))
+    if sets is not None:
+        query = query.where(DocumentRow.access_set.in_(_sets(sets)))
+    return compiled(query, dialect, is_restricted=sets is not None)
 
 
 def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
@@ -399,18 +416,13 @@ def newest_vectors(tx: Connection, knowledge_base: int, model: str, limit: int) 
         .order_by(ChunkRow.key.desc())
         .limit(limit)
     )
-    return _sound_vectors(tx.execute(query))
+    return sound_vectors(tx.execute(query))
 
 
 def vectors_of(tx: Connection, model: str, keys: Sequence[int]) -> list[tuple[int, Vector]]:
     """Key and vector of those of these chunks that have one."""
     query = select(VectorRow.chunk_key, VectorRow.vector, VectorRow.checksum).where(VectorRow.model == model)
-    return _sound_vectors(select_in(tx, query, VectorRow.chunk_key, keys))
-
-
-def _sound_vectors(found: Iterable[Any]) -> list[tuple[int, Vector]]:
-    checked = ((key, sound_vector(key, stored, checksum)) for key, stored, checksum in found)
-    return [(key, vector) for key, vector in checked if vector is not None]
+    return sound_vectors(select_in(tx, query, VectorRow.chunk_key, keys))
 
 
 def count(tx: Connection, knowledge_base: int) -> int:

@@ -251,11 +251,9 @@ def _accepted(decision: _Decision, chunk_keys: range, pair_keys: range) -> Accep
 def check(document: Document) -> None:
     """Raises BadInput for what no database could store."""
     check_id(document.id)
-    for name, text in _texts(document):
-        if not is_storable(text):
-            raise BadInput(
-                f"文档的 {storable(name)[:80]} 含有空字符（NUL）或不成对的代理字符", hint="先去除这些字符再提交"
-            )
+    if not is_storable("".join([text for _, text in _texts(document)])):
+        bad = next(name for name, text in _texts(document) if not is_storable(text))
+        raise BadInput(f"文档的 {storable(bad)[:80]} 含有空字符（NUL）或不成对的代理字符", hint="先去除这些字符再提交")
     for name, value in document.metadata.items():
         if any(is_endless(item) for item in (value if isinstance(value, tuple) else (value,))):
             raise BadInput(f"文档的 metadata.{name[:80]} 不是有限的数", hint="去掉 NaN 和无穷大再提交")

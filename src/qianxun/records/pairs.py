@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-import numpy as np
 from sqlalchemy import Connection, delete, select
 
 from qianxun.core.types import Keys, Prepared, QAPair, Vector, Vectors
@@ -22,9 +21,9 @@ from qianxun.records.database.statements import (
     select_in,
 )
 from qianxun.records.schema import ChunkRow, DocumentRow, PairRow, PairVectorRow, VectorRow
+from qianxun.records.stored_vectors import sound_vector, vector_rows
 
 GIVEN = "given"
-VECTOR_TYPE = np.dtype("<f4")
 PAIR = (
     "key", "knowledge_base_id", "document_key", "generation", "position", "chunk_key", "question", "answer", "origin",
     "chunk_digest",
@@ -70,7 +69,8 @@ def write(
         first = own.stop
         owner = (knowledge_base, document_key, generation)
         found.extend(_rows(owner, own, work, chunk_keys[document_key]))
-        vectors.extend(vector_rows_of(own, work.model, work.question_vectors))
+        if work.question_vectors is not None:
+            vectors.extend(vector_rows(own, work.model, work.question_vectors))
     insert_rows(tx, PairRow, (*PAIR, "checksum"), checksums.with_checksums(PAIR, checksums.PAIR, found))
     insert_rows(tx, PairVectorRow, VECTOR, vectors)
     return ranges
@@ -83,18 +83,6 @@ def _rows(
         digest = None if question.origin == GIVEN else digest_of(work.pieces[question.piece].text)
         texts = (storable(question.pair.question), storable(question.pair.answer))  # a model may write anything
         yield (key, *owner, at, chunk_keys[question.piece], *texts, question.origin, digest)
-
-
-def vector_rows_of(keys: range, model: str, vectors: Vectors | None) -> Iterator[tuple[Any, ...]]:
-    """The rows of chunk or pair vectors."""
-    if vectors is not None:
-        for key, vector in zip(keys, np.asarray(vectors, dtype=VECTOR_TYPE), strict=True):
-            yield vector_row(key, model, vector)
-
-
-def vector_row(key: int, model: str, vector: Vector) -> tuple[Any, ...]:
-    data = vector.tobytes()
-    return (key, model, data, checksums.of_vector(key, data))
 
 
 def write_vectors(tx: Connection, knowledge_base: int, model: str, keys: Sequence[int], vectors: Vectors) -> None:
@@ -116,8 +104,7 @@ def write_model_vectors(
     delete_in(tx, vector_table, getattr(vector_table, key_name), keys, vector_table.model == model)
     own = select(owner.key).where(owner.knowledge_base_id == knowledge_base)
     existing = {row.key for row in select_in(tx, own, owner.key, keys)}
-    keyed = zip(keys, np.asarray(vectors, dtype=VECTOR_TYPE), strict=True)
-    rows = [vector_row(key, model, vector) for key, vector in keyed if key in existing]
+    rows = [row for row in vector_rows(keys, model, vectors) if row[0] in existing]
     insert_rows(tx, vector_table, (key_name, "model", "vector", "checksum"), rows)
 
 
@@ -174,14 +161,6 @@ def _attached(tx: Connection, model: str, condition: Any) -> list[Attached]:
         is_damaged = stored_vector is not None and vector is None
         found.append(Attached(key, document, chunk, question, vector, is_damaged))
     return found
-
-
-def sound_vector(key: int, stored: bytes | None, checksum: int | None) -> Vector | None:
-    """A stored vector, unless there is none or it is not what was written."""
-    if stored is None or not checksums.is_sound_vector(key, stored, checksum) or len(stored) % VECTOR_TYPE.itemsize:
-        return None
-    vector = np.frombuffer(stored, dtype=VECTOR_TYPE)
-    return vector if np.isfinite(vector).all() else None
 
 
 def made_for(tx: Connection, knowledge_base: int, origin: str, texts: Sequence[str]) -> dict[str, tuple[QAPair, ...]]:

@@ -102,7 +102,8 @@ def table_values(span: TableSpan) -> tuple[Any, ...]:
     )
 
 
-def table_of(row: Row[Any]) -> Table:
+def table_of(row: Any) -> Table:
+    """``row`` has the columns of a stored table by their names."""
     return Table(
         title=row.title,
         columns=columns_of(row.columns),

@@ -7,14 +7,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Dialect, Row, Select, and_, bindparam, null, select, update
+from sqlalchemy import Connection, Dialect, Select, and_, bindparam, null, select, update
 
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.documents import CorrectedRows, RowCells
 from qianxun.core.types import Column, Table
 from qianxun.records import rows
 from qianxun.records.database.restrict import permitted_in
-from qianxun.records.database.statements import Compiled, KeyedQuery, compiled, select_in
+from qianxun.records.database.statements import Compiled, KeyedQuery, compiled
 from qianxun.records.schema import ChunkRow, TableRow
 
 
@@ -27,6 +27,19 @@ class TableHead(NamedTuple):
     source: str
     notes: str
     columns: tuple[Column, ...]
+
+
+class StoredTable(NamedTuple):
+    """What is read of a table, by the names of its columns in the records."""
+
+    key: int
+    title: str
+    columns: Sequence[Sequence[Any]]
+    rows: Sequence[Sequence[Any]]
+    texts: Sequence[Sequence[str]]
+    source: str
+    notes: str
+    corrected_rows: Mapping[str, Any] | None
 
 
 _BASE: Final = bindparam("knowledge_base", type_=TableRow.knowledge_base_id.type)
@@ -50,6 +63,7 @@ _HEADS: Final = KeyedQuery(
     TableRow.key,
 )
 _ROW_STARTS: Final = KeyedQuery(_of_base(TableRow.key, TableRow.row_starts, TableRow.corrected_rows), TableRow.key)
+_WHOLE: Final = KeyedQuery(_of_base(*(getattr(TableRow, name) for name in StoredTable._fields)), TableRow.key)
 _ANY: Final = select(_of_base(TableRow.key).exists())
 
 
@@ -109,8 +123,7 @@ def row_starts(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict
 
 def whole(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int, Table]:
     """These tables with all their cells."""
-    query = select(TableRow.__table__).where(TableRow.knowledge_base_id == knowledge_base)
-    return {row.key: _corrected(row) for row in select_in(tx, query, TableRow.key, keys)}
+    return {row[0]: _corrected(StoredTable(*row)) for row in _WHOLE.rows(tx, knowledge_base, keys)}
 
 
 def changes_of(stored: Mapping[str, Any] | None) -> CorrectedRows:
@@ -118,7 +131,7 @@ def changes_of(stored: Mapping[str, Any] | None) -> CorrectedRows:
     return {int(number): tuple(read(RowCells, one) for one in cells) for number, cells in (stored or {}).items()}
 
 
-def _corrected(row: Row[Any]) -> Table:
+def _corrected(row: StoredTable) -> Table:
     table = rows.table_of(row)
     if not row.corrected_rows:
         return table

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Select, delete, func, select
 
 from qianxun.core.types import Vectors
 from qianxun.records.database.statements import delete_in, insert_rows, served_chunks
-from qianxun.records.pairs import VECTOR_TYPE
 from qianxun.records.schema import ChunkRow, TermRow
+from qianxun.records.stored_vectors import SINGLE
 
 LONGEST: Final = 64  # characters, as the column has it
 TERM: Final = ("knowledge_base_id", "model", "term", "vector")
@@ -39,23 +39,23 @@ def texts(tx: Connection, knowledge_base: int, after: int, *, every: int = 1) ->
 
 def stored(tx: Connection, knowledge_base: int, model: str, dimension: int) -> set[str]:
     """The terms with a vector of this dimension; the others have to be learnt anew."""
-    size = func.length(TermRow.vector) == dimension * VECTOR_TYPE.itemsize
+    size = func.length(TermRow.vector) == dimension * SINGLE.itemsize
     return set(tx.execute(_own(knowledge_base, model, TermRow.term).where(size)).scalars())
 
 
 def learnt(tx: Connection, knowledge_base: int, model: str, dimension: int) -> tuple[tuple[str, ...], Vectors]:
     """The terms in their own order, and a row of vectors for each. A vector of another dimension is left out."""
-    size = dimension * VECTOR_TYPE.itemsize
+    size = dimension * SINGLE.itemsize
     rows = tx.execute(_own(knowledge_base, model, TermRow.term, TermRow.vector))
     found = sorted((row.term, row.vector) for row in rows if len(row.vector) == size)
-    vectors = np.frombuffer(b"".join(vector for _, vector in found), dtype=VECTOR_TYPE)
+    vectors = np.frombuffer(b"".join(vector for _, vector in found), dtype=SINGLE)
     return tuple(term for term, _ in found), vectors.reshape(len(found), dimension)
 
 
 def store(tx: Connection, knowledge_base: int, model: str, terms: Sequence[str], vectors: Vectors) -> None:
     """Stores each term once with its vector, replacing an older one. The base must exist."""
     remove(tx, knowledge_base, model, terms)
-    written = np.asarray(vectors, dtype=VECTOR_TYPE)
+    written = np.asarray(vectors, dtype=SINGLE)
     rows = [(knowledge_base, model, term, row.tobytes()) for term, row in zip(terms, written, strict=True)]
     insert_rows(tx, TermRow, TERM, rows)
 

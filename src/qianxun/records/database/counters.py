@@ -31,6 +31,7 @@ CounterName = Literal[
     "access_set",
     "owner",
     "identity",
+    "purge",
 ]
 FIRST = {"knowledge_base": 1001}
 

@@ -94,6 +94,9 @@ def _written(process: Process | None, column: Sequence[Any]) -> Sequence[Any]:
         return column
     if all(value is column[0] for value in column):  # the moment of writing
         return [process(column[0])] * len(column)
+    if any(type(value) in (list, dict) for value in column):  # most of which are empty
+        empty: dict[type[Any], Any] = {list: process([]), dict: process({})}
+        return [empty[type(value)] if type(value) in empty and not value else process(value) for value in column]
     return [process(value) for value in column]
 
 
@@ -207,9 +210,9 @@ PAGE = 10  # results of a search, mostly
 T = TypeVar("T")
 
 
-def in_slices(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(values), IN_LIMIT):
-        yield values[start : start + IN_LIMIT]
+def in_slices(values: Sequence[T], size: int = IN_LIMIT) -> Iterator[Sequence[T]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
 
 
 def select_in(tx: Connection, query: Any, column: Any, values: Iterable[Any]) -> Iterator[Any]:

@@ -29,8 +29,8 @@ from qianxun.core.types import MetadataValue, Piece, Vector
 from qianxun.core.unicode import is_storable
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import select_in
-from qianxun.records.pairs import VECTOR_TYPE, sound_vector
 from qianxun.records.schema import ChunkRow, CorrectionRow, DocumentRow
+from qianxun.records.stored_vectors import SINGLE, sound_vector
 
 SEE = "用 qianxun corrections list 查看"
 _BASE: Final = bindparam("base", type_=CorrectionRow.knowledge_base_id.type)
@@ -139,7 +139,7 @@ def link_chunks(tx: Connection, knowledge_base: int) -> None:
 
 def write_vector(tx: Connection, number: int, model: str, vector: Vector) -> None:
     """Of a rule's question."""
-    data = vector.astype(VECTOR_TYPE).tobytes()
+    data = vector.astype(SINGLE).tobytes()
     tx.execute(update(CorrectionRow).where(CorrectionRow.id == number).values(vector_model=model, vector=data))
 
 

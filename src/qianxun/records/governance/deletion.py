@@ -13,6 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Table, delete, func, select, update
 
 from qianxun.records import bases, documents
+from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import delete_in, in_slices, select_in
 from qianxun.records.governance import audit, webhooks
 from qianxun.records.schema import (
@@ -118,6 +119,11 @@ def has_passage(tx: Connection, passage: str) -> bool:
 
 
 # ── what a deletion leaves, unless it is a purge ─────────────────────────────────────────────────
+
+
+def note_purge(tx: Connection) -> None:
+    """Other processes empty their memories when they see that there was one more (`jobs.follow_writes`)."""
+    allocate(tx, "purge", 1)
 
 
 def purge_names(tx: Connection, knowledge_base: int, tenant: str, doc_ids: Collection[str]) -> dict[str, int]:
@@ -254,6 +260,7 @@ def forget_user(tx: Connection, tenant: str, user_id: str) -> dict[str, int]:
     """Removes what a tenant has of a user beside documents: searches made for them with their feedback, the evaluation
     cases and results made of these, models they registered; bases forget whose they are. Returns rows by table."""
     changed: dict[str, int] = {}
+    note_purge(tx)
     doomed, questions = _searches_for(tx, tenant, user_id)
     own_sets = select(EvaluationSetRow.id).join(
         KnowledgeBaseRow, KnowledgeBaseRow.id == EvaluationSetRow.knowledge_base_id
