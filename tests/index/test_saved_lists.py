@@ -54,6 +54,9 @@ def test_saved_lists_are_used_and_give_the_same_answers(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(codes, "_part", counted)
     assert opened(tmp_path) == right
+    assert sorted_rows == []  # saved when the index was closed
+    next(tmp_path.rglob(f"{saved_lists.LISTS}*")).unlink()
+    assert opened(tmp_path) == right
     assert sorted_rows == [ROWS]
     assert opened(tmp_path) == right
     assert sorted_rows == [ROWS]  # not again

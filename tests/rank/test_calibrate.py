@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -51,6 +52,14 @@ def test_the_background_is_the_hundredth_candidate_or_what_two_chunks_have_in_co
     cosines = np.random.default_rng(1).permutation(np.arange(300) / 300)
     assert background(cosines, 0.4) == pytest.approx(200 / 300)
     assert background(cosines[:99], 0.4) == 0.4
+
+
+def test_no_document_more_changes_the_background_at_once() -> None:
+    """In a base of a hundred chunks the hundredth is the least alike of all: every score would jump to 1."""
+    cosines = np.linspace(0.05, 0.6, 200)
+    found = [background(cosines[-count:], 0.4) for count in range(95, 201)]
+    assert max(abs(after - before) for before, after in pairwise(found)) < 0.01
+    assert found[-1] == pytest.approx(cosines[100])
 
 
 def test_signals_of_others_only_add() -> None:

@@ -20,7 +20,6 @@ from qianxun.index.shared import SCORE_DECIMALS
 TANTIVY: Final = Bm25(1.2, 0.75)
 REPEATED: Final = round(TANTIVY.k1 / BM25.k1)  # times that every token is written
 TOKEN: Final = re.compile(r"[^ \t\n\f\r]+")  # what tantivy's whitespace tokenizer keeps
-_UNEVEN: Final = ("  ", "\t", "\n", "\f", "\r")
 # Characters that stand in a tenth of 10,000 passages of `zh_scale_200k`, most frequent first. Among some documents
 # alone they are left out wherever something else of a query occurs, as characters that are frequent there are over all
 # (`shared.FREQUENT_SHARE`): to count how frequent each is among some would take reading the longest lists there are.
@@ -35,7 +34,7 @@ def token_count(spaced: str) -> int:
     """How many tokens a text has. Single spaces between them, as an analyser writes them, are counted in a tenth of the
     time that it takes to find them."""
     stripped = spaced.strip(" ")
-    if any(other in stripped for other in _UNEVEN):
+    if "  " in stripped or "\n" in stripped or "\t" in stripped or "\r" in stripped or "\f" in stripped:
         return len(TOKEN.findall(stripped))
     return stripped.count(" ") + 1 if stripped else 0
 

@@ -45,10 +45,14 @@ BACKGROUND: Final = 100  # the candidate after which a question's candidates hav
 
 def background(cosines: Scores, likeness: float) -> float:
     """The cosine of what has nothing to do with a question, in this base: that of its hundredth candidate. Where there
-    are fewer, two chunks of the base have as little in common."""
-    if len(cosines) < BACKGROUND:
+    are fewer, two chunks of the base have as little in common. Of few more than a hundred, the hundredth is the least
+    alike of all, which says little: from one to the other in even steps, so that one document more does not change
+    what a score means."""
+    share = min(1.0, len(cosines) / BACKGROUND - 1.0)
+    if share <= 0.0:
         return likeness
-    return float(np.partition(cosines, len(cosines) - BACKGROUND)[len(cosines) - BACKGROUND])
+    hundredth = float(np.partition(cosines, len(cosines) - BACKGROUND)[len(cosines) - BACKGROUND])
+    return likeness + share * (hundredth - likeness)
 
 
 @dataclass(frozen=True, slots=True)

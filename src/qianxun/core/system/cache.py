@@ -70,6 +70,11 @@ class LRUCache(Generic[K, V]):
             while len(self._stored) > self._entries or self._bytes > self._bytes_limit:
                 self._drop(next(iter(self._stored)))
 
+    def items(self) -> list[tuple[K, V]]:
+        """What is stored now, the least recently used first."""
+        with self._lock:
+            return [(key, value) for key, (_, _, value) in self._stored.items()]
+
     def clear(self) -> None:
         with self._lock:
             self._stored.clear()

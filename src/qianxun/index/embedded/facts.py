@@ -46,8 +46,10 @@ class FactWriter:
         if heap_size != self._end:
             self._known.clear()  # what was last encoded never became part of the heap
         heap: list[bytes] = []
-        rows: list[tuple[int, int, int, int, int]] = []
-        for owner, attributes in owners.items():
+        places: list[tuple[int, int, int, int]] = []
+        counts: list[int] = []
+        for attributes in owners.values():
+            before = len(places)
             for name, value in pairs(attributes):
                 known = self._known.get((name, type(value), value))
                 if known is None:
@@ -56,9 +58,15 @@ class FactWriter:
                     heap.append(stored)
                     heap_size += len(stored)
                     self._note((name, type(value), value), known)
-                rows.append((known[0], known[1], known[2], owner, known[3]))
+                places.append(known)
+            counts.append(len(places) - before)
         self._end = heap_size
-        return np.array(rows, dtype=FACT), b"".join(heap)
+        table = np.zeros(len(places), dtype=FACT)
+        if places:  # by columns: numpy takes three times as long to make records of tuples
+            columns = np.array(places, dtype=np.uint64).T
+            table["fact"], table["field"], table["start"], table["size"] = columns
+            table["owner"] = np.repeat(np.fromiter(owners, np.uint32, len(owners)), counts)
+        return table, b"".join(heap)
 
     def _note(self, key: tuple[str, type, Scalar], place: tuple[int, int, int, int]) -> None:
         if key[0] == "doc_id":

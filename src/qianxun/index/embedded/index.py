@@ -18,6 +18,7 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -103,6 +104,7 @@ class EmbeddedIndex:
 
     is_here = True
     counts_within = True
+    is_writer = True  # of the files in its folder
 
     def __init__(self, folder: Path, state: State, options: Options, recently_used: OpenKeywords) -> None:
         self.folder = folder
@@ -308,6 +310,8 @@ class EmbeddedIndex:
         if not self._writing.acquire(blocking=False):
             return False
         try:
+            if self._view.keywords is not None and self.is_writer and not self._marker.exists():
+                self._view.keywords.postings.save(self._state.keywords)
             self._keywords = None
             self._view = replace(self._view, keywords=None)  # searches that are under way have theirs
             return True
@@ -463,6 +467,8 @@ class EmbeddedIndex:
         with self._writing:
             self._closed = True
             self.release_keywords()
+            with suppress(IndexUnusable, OSError):  # what is damaged, or gone, is found by whoever opens it
+                self._view.store.save_lists()
         self._recently_used.forget(self)
 
 

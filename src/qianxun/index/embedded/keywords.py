@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.core.limits import MIB
-from qianxun.core.system.cache import LRUCache
 from qianxun.core.system.gc_pause import paused_collection
 from qianxun.core.system.shortages import shortage_of_rust
 from qianxun.core.types import BM25, Bm25, Keys, TermCounts, Terms
@@ -33,6 +31,7 @@ from qianxun.index.bm25 import REPEATED, TANTIVY
 from qianxun.index.embedded.checked_files import check_in_turns
 from qianxun.index.embedded.population import Members, Postings, among
 from qianxun.index.embedded.population import match as match_among
+from qianxun.index.embedded.saved_postings import POSTINGS, PostingLists
 from qianxun.index.shared import SCORE_DECIMALS, Require, damage, distinct, unusable, writable
 
 log = logging.getLogger(__name__)
@@ -49,7 +48,6 @@ LARGE = 50_000  # rows
 STRETCHES = 16  # of rows after one another, as those of a tenant often are, are given as ranges
 LONG = 500  # rows; fewer are looked up sooner than ranges are gone through
 MANY_HITS = 2_000
-POSTINGS_BYTES = 64 * MIB
 CACHED_TERMS = 50_000  # terms whose frequency a view keeps
 META = "meta.json"
 CHECKED = "checked"  # tantivy leaves alone what it does not know
@@ -75,11 +73,7 @@ class KeywordView:
     )  # of lengths, as tantivy has them
     # By field and term, see `population`: where a term occurs is the same for every population, and in rows that were
     # there before also for every view of a folder.
-    postings: LRUCache[tuple[str, str], Postings] = field(
-        default_factory=lambda: LRUCache(bytes_limit=POSTINGS_BYTES, size=lambda _, found: 200 + found.bytes),
-        repr=False,
-        compare=False,
-    )
+    postings: PostingLists = field(default_factory=PostingLists, repr=False, compare=False)
 
     def frequency(self, name: str, term: str) -> int:
         """In how many entries a term of a field occurs."""
@@ -188,8 +182,12 @@ class Keywords:
             searcher = self._index.searcher()
         meta = json.loads((self._folder / META).read_bytes())
         documents = sum(segment["max_doc"] for segment in meta["segments"])
-        found = KeywordView(self._index.schema, searcher, documents, folder=self._folder, end=end)
-        return found if before is None or before.folder != self._folder else replace(found, postings=before.postings)
+        is_later = before is not None and before.folder == self._folder
+        lists = before.postings if before is not None and is_later else self._saved_lists()
+        return KeywordView(self._index.schema, searcher, documents, folder=self._folder, end=end, postings=lists)
+
+    def _saved_lists(self) -> PostingLists:
+        return PostingLists(self._folder.with_name(POSTINGS), meta_checksum(self._folder))
 
     @contextmanager
     def _writing(self, size: int) -> Iterator[Any]:

@@ -53,6 +53,8 @@ class _Moving(Exception):
 class ReaderIndex(EmbeddedIndex):
     """The current index of a base, whichever that is at the moment."""
 
+    is_writer = False
+
     def __init__(self, base: Path, stamp: IndexStamp, options: Options, recently_used: OpenKeywords) -> None:
         self._base, self._expected = base, stamp
         self._seen: Seen = ()  # of the files that the view was read from

@@ -144,6 +144,7 @@ class Store:
         self._facts: Columns | None = None
         self._values: tuple[Extent, bytes] = (Extent(), b"")
         self._coded: codes.Coded | None = None
+        self._saved: codes.Part | None = None  # that of the lists on disk, as far as known
         self._checked = vectors.Checked()
         self._fact_writer = FactWriter()
         self._filtered: dict[tuple[str, int, int], Mask] = {}
@@ -249,7 +250,19 @@ class Store:
                 self._coded = codes.coded(self._centers(trained), stored, self._few, saved)
                 if self._coded.parts[0] is not saved:
                     saved_lists.save(place, stored, self._coded.parts[0])
+                self._saved = self._coded.parts[0]
             return self._coded
+
+    def save_lists(self) -> None:
+        """Saves lists that were made since the codes were read: the next opening need not make them."""
+        with self._loading:
+            trained, coded = trained_on(self._extents), self._coded
+            if not trained or coded is None or coded.parts[0] is self._saved:
+                return
+            stored, first = read(self.folder / f"{CODES}{trained}", self._extent(f"{CODES}{trained}")), coded.parts[0]
+            own = stored[: len(stored) // coded.rows * first.rows]
+            saved_lists.save(self.folder / f"{saved_lists.LISTS}{trained}", own, first)
+            self._saved = first
 
     def _centers(self, trained: int) -> codes.Centers:
         name = f"{CENTERS}{trained}"
