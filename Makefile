@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_DATA ?= qianxun-data
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# One more than there are processors: tests wait for disks, clocks and children, too.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Two more than there are processors: tests wait for disks, clocks and children, too.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve cluster test tests lint format bench quality llm-check torture lock dist image clean

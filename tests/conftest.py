@@ -20,6 +20,7 @@ What the tests write lies in memory where the machine lends some (see `lent_memo
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import logging
 import os
@@ -140,10 +141,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """What is read stays until the end: the collector looks through it once, neither while it grows nor whenever it
     runs later. A third of the time that reading takes, and an eighth of the tests'. Later it runs a thirtieth as often
-    as by default, where it took another eighth."""
+    as by default, where it took another eighth.
+
+    One worker at a time: what the first one compiles, half of the work on a fresh checkout, the others find."""
     gc.disable()
     try:
-        return (yield)
+        with Path(__file__).open() as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            return (yield)
     finally:
         gc.collect()
         gc.freeze()

@@ -37,13 +37,13 @@ def test_a_leak_is_seen_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, m
     assert differing(whole, own)
 
 
-@pytest.mark.long
-def test_the_index_in_milvus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, milvus: LightServer) -> None:
+@pytest.mark.parametrize("size", [8, pytest.param(16, marks=pytest.mark.long)])
+def test_the_index_in_milvus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, milvus: LightServer, size: int) -> None:
     """`IndexConformance` holds it to the same in every run; here the whole engine."""
     monkeypatch.setenv("QIANXUN_INDEX_BACKEND", "milvus")
     monkeypatch.setenv("QIANXUN_MILVUS_HOST", "127.0.0.1")
     monkeypatch.setenv("QIANXUN_MILVUS_PORT", str(milvus.port))
-    whole, own = asyncio.run(compared(tmp_path, 5, 16, PRINCIPALS[1], QUERIES[:1]))
+    whole, own = asyncio.run(compared(tmp_path, 7, size, PRINCIPALS[1], QUERIES[:1]))
     assert differing(whole, own) == []
 
 

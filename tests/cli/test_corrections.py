@@ -48,7 +48,10 @@ def test_rules_and_metadata_and_a_file_of_corrections(run: Run, chunk: str, tmp_
     meta = ("--meta", "部门=社保", "--meta", "级别=3")
     marked = run("corrections", "add", "metadata", "--doc", "住院.txt", *meta, "--kb", "医保", "--json")
     assert json.loads(marked.out)["change"]["metadata"] == {"部门": "社保", "级别": 3}
-    assert "规则" in run("search", "多久提交", "--kb", "医保", "--explain").out
+    explained = run("search", "多久提交", "--kb", "医保", "--explain").out
+    assert all(words in explained for words in ("规则", "更正 1：pin", "更正 2：metadata"))
+    why = json.loads(run("search", "多久提交", "--kb", "医保", "--why", chunk, "--json").out)["why"]
+    assert [one["kind"] for one in why["decisions"]["corrections"]] == ["pin", "metadata"]
     file = tmp_path / "更正.jsonl"
     assert run("corrections", "export", file, "--kb", "医保").code == 0
     assert len(file.read_text("utf-8").splitlines()) == 2

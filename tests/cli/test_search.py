@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from qianxun.core.codec.labels import labels
+from qianxun.core.explanation import NO_DECISIONS
 from qianxun.core.types import ArmScore, Attributes, Chunk, Found
 from qianxun.doors.cli.views.drawing import bar
 from qianxun.doors.cli.views.explain import show_hit
@@ -135,7 +136,7 @@ def test_a_high_score_of_words_is_no_strict_result_where_the_meaning_is_far() ->
     chunk = Chunk(1, "c_1_a_0", "a", "手册.md", 0, "住院报销。", 0, 5, "text", (), None, 1, Attributes("a"))
     found = Found(chunk, 1.0, "hybrid", {"vector": ArmScore(1, 0.65, 0.542)}, "fuzzy", ("住院",), 1.0)
     shown = StringIO()
-    show_hit(Console(width=200, file=shown), found, None)
+    show_hit(Console(width=200, file=shown), found, None, NO_DECISIONS)
     assert "模糊，命中 住院（占问题的 100%）；不算严格：语义相似 0.542，未过 0.7\n" in shown.getvalue()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from qianxun.text import chinese
 from tests.cli.conftest import Run
 from tests.shared import BGE_SMALL, MODELS, needs_model
 
@@ -126,3 +127,13 @@ def test_doctor_goes_on_where_an_index_is_somebody_elses(handbook: Run, monkeypa
     assert told.code == 1
     assert "没有权限" in told.json["trouble"]
     assert "属主" in told.json["trouble"]
+
+
+def test_an_index_that_is_rebuilt_on_opening_is_announced(handbook: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A better analysis of texts rebuilds the words of every base, for which a first search waits."""
+    assert "重建" not in handbook("search", "年休假", "--kb", "手册", "--json").err
+    monkeypatch.setattr(chinese, "ANALYSIS_VERSION", "zh-later")
+    told = handbook("search", "年休假", "--kb", "手册", "--json")
+    assert told.json["chunks"]
+    assert "重建关键词索引…知识库“手册”，3 个分块" in told.err
+    assert "重建" not in handbook("search", "年休假", "--kb", "手册", "--json").err

@@ -21,9 +21,9 @@ class Operation:
     path: str
     parameters: Mapping[str, str]  # name → path or query
     bodies: tuple[Any, ...]  # the documentation's own examples, as JSON
-    fields: Mapping[str, Any]  # dotted name of a field of the JSON body → its schema
+    fields: Mapping[str, Any]  # dotted name of a field of the body → its schema
     statuses: frozenset[int]
-    takes_file: bool
+    is_form: bool  # its body is a form with a file, and nothing else
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -58,10 +58,11 @@ def operations(document: Mapping[str, Any]) -> list[Operation]:
 
 def _operation(document: Mapping[str, Any], method: str, path: str, told: Mapping[str, Any]) -> Operation:
     content = told.get("requestBody", {}).get("content", {})
-    schema = _resolved(document, content[JSON]["schema"]) if JSON in content else {}
+    is_form = bool(content) and JSON not in content
+    schema = _resolved(document, content[FORM if is_form else JSON]["schema"]) if content else {}
     named = [each["value"] for each in content.get(JSON, {}).get("examples", {}).values()]
     bodies = tuple(named or schema.get("examples", ()))
-    assert bool(bodies) == bool(content), f"{method} {path}: no example of its body is documented"
+    assert bool(bodies) == (bool(content) and not is_form), f"{method} {path}: no example of its body is documented"
     return Operation(
         method=method.upper(),
         path=path,
@@ -69,7 +70,7 @@ def _operation(document: Mapping[str, Any], method: str, path: str, told: Mappin
         bodies=bodies,
         fields=dict(_fields(document, schema, "", ())),
         statuses=frozenset(int(status) for status in told["responses"]),
-        takes_file=FORM in content,
+        is_form=is_form,
     )
 
 

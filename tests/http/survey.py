@@ -10,7 +10,7 @@ import asyncio
 import copy
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ import schemathesis
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 from schemathesis.engine.recorder import ScenarioRecorder
+from schemathesis.hooks import HookContext
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from qianxun.core.types import Document
@@ -35,6 +36,9 @@ CHECKS = (
     "response_schema_conformance",
 )
 Known = Mapping[str, Sequence[str | int]]  # where in a request → what is there
+FORM = "form."
+FILE = f"{FORM}file"  # the path of an exported base
+IMPORT = "/v1/knowledge-bases/import"
 
 
 @dataclass(frozen=True)
@@ -159,12 +163,25 @@ def survey(
         config = SchemathesisConfig.from_dict(told | {"phases": phases})
         schema = schemathesis.openapi.from_dict(dict(document), config=config)
         schema.app = Relay(app, loop)
+        schema.hook(sending(FILE, Path(str(known[FILE][0])).read_bytes()))
         part = schema.include(**included) if included else schema
         for name, value in excluded.items():
             part = part.exclude(**{name: value}) if value else part
         for event in from_schema(part).execute():
             found.take(event)
     return found
+
+
+def sending(place: str, exported: bytes) -> Callable[[HookContext, schemathesis.Case], schemathesis.Case]:
+    """A random file is no exported base: every form to import one has this in its place."""
+    name = place.removeprefix(FORM)
+
+    def map_case(context: HookContext, case: schemathesis.Case) -> schemathesis.Case:
+        if case.path == IMPORT and isinstance(case.body, dict) and name in case.body:
+            case.body[name] = exported
+        return case
+
+    return map_case
 
 
 def _size(path: str) -> tuple[bool, bool, int]:
@@ -198,6 +215,7 @@ MISCOUNTED = "AST constructor recursion depth mismatch"  # of CPython 3.11, wher
 
 
 def _config(known: Known, examples: int, seed: int) -> dict[str, Any]:
+    known = {place: values for place, values in known.items() if not place.startswith(FORM)}
     names = {place: f"known{number}" for number, place in enumerate(known)}
     return {
         "seed": seed,
@@ -253,7 +271,10 @@ async def _settle(asked: Asking, url: str) -> Known:
         allocate(tx, "correction", 6)  # the documented examples name the seventh
     pinned = {"kind": "pin", "chunk_ids": [f"c_{base}_123_0"], "question": "阈值是多少"}
     correction = (await asked.post(f"/v1/knowledge-bases/{base}/corrections", pinned)).json()["data"]
+    exported = asked.engine.settings.folder / "exported"
+    exported.write_bytes((await asked.http.get(f"/v1/knowledge-bases/{base}/export")).content)
     return {
+        FILE: [str(exported)],
         "path.correction_id": [correction["id"]],
         "path.set_id": [saved["set"]["id"]],
         "path.case_id": [saved["case"]["id"]],

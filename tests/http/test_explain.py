@@ -159,3 +159,65 @@ def test_a_client_reads_back_what_the_engine_explained(tmp_path: Path) -> None:
                 ExplanationInfo.model_validate(written, strict=True)
 
     asyncio.run(run())
+
+
+CHUNK_KINDS: dict[str, dict[str, Any]] = {
+    "edit": {"text": "阈值配置改过的说明。"},
+    "keywords": {"keywords": ["门槛"]},
+    "questions": {"questions": ["门槛怎么配"]},
+    "note": {"note": "核对过"},
+    "split": {"parts": ["阈值配置的第一条。", "阈值配置的第二条。"]},
+    "join": {},
+    "pin": {"question": "门槛"},
+    "exclude": {"question": "天气"},
+}
+
+
+def test_what_people_decided_is_in_the_explanation_of_every_chunk(tmp_path: Path) -> None:
+    two = "阈值配置的第一条。阈值配置的第二条。"
+
+    async def run() -> None:
+        async with asking(tmp_path) as at:
+            library = [Document(kind, two, name=kind) for kind in CHUNK_KINDS if kind != "join"]
+            valid = {"valid_from": "2020-01-01", "supersedes": "旧法"}
+            base = await at.base(*library, Document("join", f"# 甲\n\n{two}\n\n# 乙\n\n{two}", format="markdown"))
+            await at.engine.add_documents(base, [Document("kept", two, metadata=valid, access=("group:财务",))])
+            made: dict[str, int] = {}
+            for kind, change in CHUNK_KINDS.items():
+                own = [f"c_{base}_{kind}_0"] + ([f"c_{base}_join_1"] if kind == "join" else [])
+                body = {"kind": kind, "chunk_ids": own, "author": "张三", **change}
+                made[kind] = (await at.post(f"/v1/knowledge-bases/{base}/corrections", body)).json()["data"]["id"]
+            for kind, change in {"rename": {"name": "新名"}, "metadata": {"metadata": {"级": 1}}}.items():
+                body = {"kind": kind, "doc_id": "kept", **change}
+                made[kind] = (await at.post(f"/v1/knowledge-bases/{base}/corrections", body)).json()["data"]["id"]
+            data = await told(at, base, chunk_id=f"c_{base}_kept_0", top_k=50)
+            shown = {chunk["chunk_id"]: chunk["decisions"] for chunk in data["recall"]["chunks"]}
+            for kind in CHUNK_KINDS:
+                (one,) = shown[f"c_{base}_{kind}_0"]["corrections"]
+                assert (one["id"], one["kind"], one["state"], one["author"]) == (made[kind], kind, "applied", "张三")
+            kept = data["decisions"]
+            assert kept == shown[f"c_{base}_kept_0"]
+            assert [one["kind"] for one in kept["corrections"]] == ["rename", "metadata"]
+            assert (kept["access"], kept["validity"]["valid_from"]) == (["group:财务"], "2020-01-01")
+            assert kept["validity"]["supersedes"] == ["旧法"]
+            explained = await at.engine.explain(base, QUERY, f"c_{base}_kept_0", top_k=50)
+            assert [one.decisions for one in (explained.chunk,) if one] == [
+                decided
+                for found, decided in zip(explained.answer.results, explained.decisions, strict=True)
+                if found.chunk.doc_id == "kept"
+            ]
+            page = (
+                await at.http.get("/console/why", params={"base": base, "q": QUERY, "chunk": f"c_{base}_kept_0"})
+            ).text
+            assert all(words in page for words in ("group:财务", "2020-01-01", f"更正 {made['rename']}"))
+            for kind, target in {
+                "disable": {"chunk_ids": [f"c_{base}_edit_0"]},
+                "disable_document": {"doc_id": "kept"},
+            }.items():
+                if kind == "disable":
+                    await at.post(f"/v1/knowledge-bases/{base}/corrections/{made['edit']}/undo", {})
+                await at.post(f"/v1/knowledge-bases/{base}/corrections", {"kind": kind, **target})
+                gone = await told(at, base, chunk_id=f"c_{base}_{'edit' if kind == 'disable' else 'kept'}_0")
+                assert (gone["step"], gone["decisions"]["corrections"][-1]["kind"]) == ("records", kind)
+
+    asyncio.run(run())

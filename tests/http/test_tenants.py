@@ -69,7 +69,11 @@ KINDS: Mapping[str, str] = {
     "user_id": "user",
 }
 # … of one route.
-KINDS_AT: Mapping[tuple[str, str], str] = {("/v1/rerank", "model"): "model", ("/v2/rerank", "model"): "model"}
+KINDS_AT: Mapping[tuple[str, str], str] = {
+    ("/v1/rerank", "model"): "model",
+    ("/v2/rerank", "model"): "model",
+    (f"{BASES}/import", "model"): "model_name",
+}
 PLAIN = {
     "after", "before", "limit", "zero", "slow_ms", "wait", "model_type", "query", "retrieval_mode", "retrieval_config",
     "top_k", "filters", "name", "kind", "config", "content_type", "project_id", "tags", "metadata", "content", "format",
@@ -86,7 +90,7 @@ PLAIN = {
     "choices", "as_of", "check",
     "events", "url", "action", "label", "labels", "prefix", "purge", "sort", "order", "folder", "valid_on", "logs",
     "suffix", "chunks", "bytes", "searches_per_minute", "offset", "access", "head",
-    "state", "author", "text", "parts", "keywords", "questions", "note", "like", "corrections",
+    "state", "author", "file", "text", "parts", "keywords", "questions", "note", "like", "corrections",
 }  # fmt: skip
 # Ids that are named in free text inside a field.
 WITHIN: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -122,6 +126,7 @@ class Tenant:
     key: str
     reading: str
     things: Mapping[str, Any]  # kind → id
+    exported: bytes  # its base, as a file
 
     @property
     def secret(self) -> str:
@@ -138,6 +143,9 @@ class Quarter:
 
     async def ask(self, who: Tenant, method: str, url: str, body: Any = None, **more: Any) -> httpx.Response:
         headers = {"authorization": f"Bearer {who.key}"}
+        if url == f"{BASES}/import":
+            files = {"file": ("base", who.exported)}
+            return await self.asked.http.post(url, data=body, files=files, headers=headers, **more)
         return await self.asked.http.request(method, url, json=body, headers=headers, **more)
 
 
@@ -209,7 +217,8 @@ async def _settle(asked: Asking, name: str, url: str) -> Tenant:
         "model_name": f"user-model:{models['7']}",
         "user": f"user-{name}",
     }
-    return Tenant(name, key, reading, things)
+    exported = (await asked.http.get(f"{BASES}/{base}/export", headers=own)).content
+    return Tenant(name, key, reading, things, exported)
 
 
 def never(asker: Tenant, owner: Tenant) -> dict[str, Any]:
@@ -296,7 +305,7 @@ def request(
     """One that is right, with the ids of ``other`` in these places."""
     path = {name: own[KINDS[name]] for name in operation.in_path if name in KINDS}
     path |= {"model_type": "rerank"} | ({"user_id": "7"} if "user_id" in operation.in_path else {})
-    body = operation.body() if operation.has_body else None
+    body = operation.body() if operation.has_body else {"name": ""} if operation.is_form else None
     for name in body or ():
         if kind := _kind(operation, name):
             _put(body, name, own[kind])

@@ -649,6 +649,28 @@ def test_arms_that_take_no_time_are_asked_on_the_spot_until_one_of_them_takes_so
         assert here not in asked_in
 
 
+def test_an_arm_that_waits_for_a_busy_machine_is_asked_on_the_spot_all_the_same(
+    tmp_path: Path, asked_in: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What counts is how long it works: in another thread it would wait as long, and cost more."""
+    nearest = EmbeddedIndex._nearest
+
+    def waiting(self: EmbeddedIndex, *given: Any) -> Any:
+        time.sleep(0.03)
+        return nearest(self, *given)
+
+    monkeypatch.setattr(EmbeddedIndex, "_nearest", waiting)
+    monkeypatch.setattr("qianxun.retrieve.run_arms.QUICK_SECONDS", 0.025)
+    model = Watched()
+    model.is_quick = True
+    with Opened(tmp_path, near_ties()[:10], model, search=Search(cache_entries=0)) as held:
+        for _ in range(3):
+            held.ask(QUERY)
+        asked_in.clear()
+        held.ask(QUERY)
+    assert set(asked_in) == {threading.get_ident()}
+
+
 @pytest.mark.parametrize(
     ("known", "query", "where"),
     [

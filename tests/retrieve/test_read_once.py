@@ -8,32 +8,40 @@ from typing import Any
 
 import pytest
 
-from qianxun.bases import base as bases
 from qianxun.bases import document_names
-from qianxun.core.types import Document
+from qianxun.bases.chunk_cache import ChunkCache, ChunkMemory
+from qianxun.core.types import Attributes, Chunk, Document
 from qianxun.engine.engine import Engine
+from qianxun.records import chunks
 from tests.indexing.opened import doc, found, opened
 
 
 def test_a_chunk_is_read_once_and_never_found_when_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    honest = bases.chunks.by_keys
+    read, looked_up = list[int](), list[int]()
 
-    def counted(tx: Any, knowledge_base: int, keys: Any) -> Any:
-        read.extend(keys)
-        return honest(tx, knowledge_base, keys)
+    def counting(name: str, seen: list[int]) -> None:
+        honest = getattr(chunks, name)
+
+        def counted(tx: Any, knowledge_base: int, keys: Any) -> Any:
+            seen.extend(keys)
+            return honest(tx, knowledge_base, keys)
+
+        monkeypatch.setattr(chunks, name, counted)
 
     async def story() -> None:
         async with opened(tmp_path, model="none") as (engine, kb):
             await engine.add_documents(kb, [doc("甲", "报销比例为八成"), doc("乙", "报销比例为九成")])
-            monkeypatch.setattr(bases.chunks, "by_keys", counted)
+            counting("by_keys", read)
+            counting("existing_keys", looked_up)
             assert (await found(engine, kb, "报销比例")).keys() == {"甲", "乙"}
             first = len(read)
             assert (await found(engine, kb, "报销的比例")).keys() == {"甲", "乙"}
             assert len(read) == first == 2
+            assert not looked_up  # nothing was written in between
             with engine.records.writing() as tx:  # as a version that was replaced goes, without a new state
                 tx.exec_driver_sql("DELETE FROM chunks WHERE text LIKE '%八成'")
             assert (await found(engine, kb, "报销 比例")).keys() == {"乙"}
+            assert len(looked_up) == 2
             await engine.add_documents(kb, [doc("乙", "报销比例为九成", metadata={"年": 2024})])
             (chunk,) = (await engine.retrieve(kb, "比例 报销")).results
             assert chunk.chunk.attributes.metadata == {"年": 2024}
@@ -63,3 +71,30 @@ def test_a_question_names_the_document_that_has_the_name_now(
             assert await named(engine, kb) == {"a", "b"}
 
     asyncio.run(story())
+
+
+def test_all_open_bases_share_one_bounded_memory_of_chunks() -> None:
+    """A chunk is one of its base at one state: none is ever given out for another, and all of them together take no
+    more than the memory has room for."""
+    memory = ChunkMemory(most_bytes=300_000)
+    caches = [ChunkCache(memory, state) for state in (1, 1, 2)]
+    for number, cache in enumerate(caches):
+        cache.put(7, _chunk(7, f"第 {number} 库"))
+    assert [cache.get(7).text for cache in caches] == ["第 0 库", "第 1 库", "第 2 库"]
+    assert caches[0].at(1) is caches[0]
+    assert caches[0].at(2).get(7) is None
+    for key in range(1_000):
+        caches[key % 3].put(key, _chunk(key, "长" * 500))
+        caches[key % 3].folded(_chunk(key, "长" * 500))
+    assert 0 < memory.chunks.size + memory.folded.size <= 300_000
+    assert caches[2].get(7) is None  # displaced
+    assert caches[0].get(999) is not None
+    assert caches[1].emptied().get(999) is None
+    assert memory.chunks.size == memory.folded.size == 0
+
+
+def _chunk(key: int, text: str) -> Chunk:
+    return Chunk(
+        key=key, chunk_id=str(key), doc_id="d", doc_name="d", index=0, text=text, start=0, end=len(text),
+        kind="text", headings=(), page=None, generation=1, attributes=Attributes("d"),
+    )  # fmt: skip

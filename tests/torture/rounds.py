@@ -77,7 +77,8 @@ def torture(
     with _nursery() as nursery:
         for number in range(1, rounds + 1):
             writer = nursery.bear(folder, seed * 10_000 + number, mixture, fault)
-            ledger.hear(_kill(nursery, writer, chance))
+            ended = list(_until_ended(nursery)) if fault == "torn" else _kill(nursery, writer, chance)
+            ledger.hear(_before_the_kill(ended))
             unfinished += len(ledger.unfinished)
             asyncio.run(check(folder, ledger, chance))
             watch(number, ledger)
@@ -85,7 +86,7 @@ def torture(
 
 
 def _kill(nursery: Nursery, writer: int, chance: Random) -> list[bytes]:
-    """Kills it at a random moment, and answers what it said."""
+    """Kills it at a random moment, and answers what it said until it ended."""
     said: list[bytes] = []
     if chance.random() < 0.15:  # while it opens the folder and takes up what the last one left
         time.sleep(chance.uniform(0.0, 0.3))
@@ -95,6 +96,10 @@ def _kill(nursery: Nursery, writer: int, chance: Random) -> list[bytes]:
     if not said or not said[-1].startswith(ENDED):
         os.kill(writer, signal.SIGKILL)
         said += _until_ended(nursery)
+    return said
+
+
+def _before_the_kill(said: list[bytes]) -> list[bytes]:
     *said, end = said
     if json.loads(end) != ["ended", -signal.SIGKILL]:
         raise RuntimeError("the writer ended by itself; what it says of that is on stderr")

@@ -29,7 +29,7 @@ async def write(folder: str, seed: int, mixture: dict[Kind, int], fault: Fault, 
     """Each hand does so many operations, or goes on until the end."""
     async with Engine.open(folder, models=models()) as engine:
         if fault == "torn":
-            tear(engine.records)
+            tear(engine.records, seed)
         known = [base.id for base in await engine.knowledge_bases()]
         kb = known[0] if known else (await engine.create_knowledge_base(BASE, model=MODELS[0])).id
         await asyncio.gather(*(_hand(engine, kb, seed, hand, mixture, fault, operations) for hand in HANDS))

@@ -17,7 +17,7 @@ from qianxun.bases.lease import LeaseKeeper
 from qianxun.bases.table_cache import TableCache
 from qianxun.core.governance.access import Principal
 from qianxun.core.governance.corrections import QuestionRule
-from qianxun.core.log_types import IndexTime
+from qianxun.core.log_types import IndexRebuild, IndexTime
 from qianxun.core.ports import ChatKind, ChatModel, EmbeddingModel, Index, IndexBackend, Models, RetrieverArm, nothing
 from qianxun.core.system.cache import LRUCache
 from qianxun.core.system.fair_slots import FairSlots
@@ -28,18 +28,18 @@ from qianxun.models.registry import is_registered
 from qianxun.models.threads import ModelThreads
 from qianxun.rank.calibrate import UNCALIBRATED, Curves
 from qianxun.rank.rerank import RerankCache
-from qianxun.records import chunks
 from qianxun.records.tenancy import BaseRecords
 from qianxun.text.chinese import Analyser
 
 Result = TypeVar("Result")
 VIEWS: Final = 200  # principals whose view of a base is kept
+FEW_UNREAD: Final = 20  # chunks: a page of results
 Version: TypeAlias = tuple[int, int]  # (document, generation)
 
 
 @dataclass(frozen=True, slots=True)
 class ArmTime:
-    """How long an arm took the last time, and for how many words and grams."""
+    """How long an arm worked the last time, and for how many words and grams."""
 
     seconds: float
     terms: int
@@ -136,6 +136,7 @@ class OpenBase:
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Sequence[RetrieverArm] | None = None  # None: the standard ones
     indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
+    rebuilding: Callable[[IndexRebuild], None] = nothing  # before an unusable index is rebuilt
     damaged: Callable[[OpenBase, str], None] = nothing  # when a search finds the index unusable: (base, reason)
     claims: Claims = field(default_factory=Claims)
     # One indexer at a time in this process; searches do not take it.
@@ -189,17 +190,15 @@ async def read(base: OpenBase, work: Callable[..., Result], *arguments: Any) -> 
 
 
 async def chunks_by_keys(base: OpenBase, keys: Sequence[int]) -> dict[int, Chunk]:
-    """`records.chunks.by_keys`; of those that were read before, only that they are still there is looked up."""
-    cache = base.chunks.chunks  # taken before the records are read: no later state is ever older
+    """`records.chunks.by_keys`; of those that were read before, only that they are still there is looked up. Where
+    these are the fewer, all are read: another statement costs more than they do."""
+    cache = base.chunks  # taken before the records are read: no later state is ever older
     known = {key: chunk for key in keys if (chunk := cache.get(key)) is not None}
-    there = await read(base, chunks.existing_keys, list(known)) if known else ()
-    found = {key: known[key] for key in there}
-    if unread := [key for key in keys if key not in known]:
-        new = await read(base, chunks.by_keys, unread)
-        for key, chunk in new.items():
-            cache.put(key, chunk)
-        found |= new
-    return found
+    unread = [key for key in keys if key not in known]
+    if len(known) < len(unread) <= FEW_UNREAD:
+        known, unread = {}, list(keys)
+    found = {key: known[key] for key in await read(base, cache.existing, list(known))} if known else {}
+    return found | await read(base, cache.read, unread) if unread else found
 
 
 async def in_model_thread(base: OpenBase, kind: str, model: str, work: Callable[..., Any], *arguments: Any) -> Any:

@@ -1,45 +1,103 @@
-"""Chunks of an open base in memory: a question looks at hundreds, and the next wording of it at most of them again.
+"""Chunks in memory: a question looks at hundreds, and the next wording of it at most of them again.
 
-A chunk that is read here is what the records had at one state: any write to the base empties it. Whether it is still
-there is looked up each time (`bases.base.chunks_by_keys`): versions that were replaced go without a new state.
+All open bases share one bounded `ChunkMemory`. A chunk that is read here is what the records had at one state: any
+write to the base leaves what it had there to be displaced. Whether it is still there is looked up again after any write
+to the database: versions that were replaced go without a new state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from itertools import count
 from typing import Final
+
+from sqlalchemy import Connection
 
 from qianxun.core.limits import MIB
 from qianxun.core.system.cache import RESULT_BYTES, LRUCache
 from qianxun.core.types import Chunk
+from qianxun.records import chunks
+from qianxun.records.database.change_mark import ChangeMark, change_mark
 from qianxun.text.chinese import fold
 
-MOST_BYTES: Final = 4 * MIB  # what a question and its other wordings look at: hundreds of bases may be open
+MOST_BYTES: Final = 24 * MIB  # of all bases: what some questions and their other wordings look at
+MOST_SEEN: Final = 2_000  # keys of a base
+
+
+class ChunkMemory:
+    """What the caches of all bases have, each under a number of its own."""
+
+    def __init__(self, most_bytes: float = MOST_BYTES) -> None:
+        self.chunks: LRUCache[tuple[int, int], Chunk] = LRUCache(bytes_limit=most_bytes * 2 / 3, size=_chunk_bytes)
+        self.folded: LRUCache[tuple[int, int], str] = LRUCache(bytes_limit=most_bytes / 3, size=_text_bytes)
+        self.numbers = count()
+
+    def clear(self) -> None:
+        self.chunks.clear()
+        self.folded.clear()
 
 
 class ChunkCache:
-    """One for each open base and state of its records."""
+    """The chunks of one base at one state of its records."""
 
-    def __init__(self, state: int = -1) -> None:
+    def __init__(self, memory: ChunkMemory | None = None, state: int = -1) -> None:
         self._state = state  # of the records, as `records.bases.generation` counts it
-        self.chunks: LRUCache[int, Chunk] = LRUCache(bytes_limit=MOST_BYTES, size=_chunk_bytes)
-        self._folded: LRUCache[int, str] = LRUCache(bytes_limit=MOST_BYTES / 2, size=_text_bytes)
+        self._memory = memory or ChunkMemory()
+        self._number = next(self._memory.numbers)
+        self._there: tuple[ChangeMark | None, set[int]] = (None, set())  # keys that were there at this mark
 
     def at(self, state: int) -> ChunkCache:
         """This one, if it is of that state of the records; else an empty one to take its place."""
-        return self if state == self._state else ChunkCache(state)
+        return self if state == self._state else ChunkCache(self._memory, state)
+
+    def emptied(self) -> ChunkCache:
+        """One to take its place, with nothing left in memory of this base or any other: a purge is rare."""
+        self._memory.clear()
+        return ChunkCache(self._memory)
+
+    def get(self, key: int) -> Chunk | None:
+        return self._memory.chunks.get((self._number, key))
+
+    def put(self, key: int, chunk: Chunk) -> None:
+        self._memory.chunks.put((self._number, key), chunk)
+
+    def read(self, tx: Connection, knowledge_base: int, keys: Sequence[int]) -> dict[int, Chunk]:
+        """`records.chunks.by_keys`; what it finds is here from then on."""
+        there = self._there_at(change_mark(tx))
+        found = chunks.by_keys(tx, knowledge_base, keys)
+        for key, chunk in found.items():
+            self.put(key, chunk)
+        there.update(found)
+        return found
+
+    def existing(self, tx: Connection, knowledge_base: int, keys: Sequence[int]) -> Collection[int]:
+        """`records.chunks.existing_keys`; those that were there when something was last written are not looked up."""
+        there = self._there_at(change_mark(tx))
+        if unseen := [key for key in keys if key not in there]:
+            there.update(chunks.existing_keys(tx, knowledge_base, unseen))
+        return [key for key in keys if key in there]
+
+    def _there_at(self, mark: ChangeMark | None) -> set[int]:
+        if mark is None:
+            return set()
+        known, there = self._there
+        if known != mark or len(there) > MOST_SEEN:
+            self._there = (mark, there := set())
+        return there
 
     def folded(self, chunk: Chunk) -> str:
         """The chunk's text as words are looked for in it."""
-        found = self._folded.get(chunk.key)
+        at = (self._number, chunk.key)
+        found = self._memory.folded.get(at)
         if found is None:
             found = fold(chunk.text)
-            self._folded.put(chunk.key, found)
+            self._memory.folded.put(at, found)
         return found
 
 
-def _chunk_bytes(_: int, chunk: Chunk) -> int:
+def _chunk_bytes(_: tuple[int, int], chunk: Chunk) -> int:
     return 4 * len(chunk.text) + RESULT_BYTES
 
 
-def _text_bytes(_: int, text: str) -> int:
+def _text_bytes(_: tuple[int, int], text: str) -> int:
     return 4 * len(text) + 200

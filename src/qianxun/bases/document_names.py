@@ -53,7 +53,7 @@ class DocumentNames:
     def lookup(self, tx: Connection, knowledge_base: int, letters: Collection[str]) -> Lookup:
         """For names that begin with one of these letters."""
         if self.by_letter is None:
-            called = by_name(listing.names(tx, knowledge_base, letters))
+            called = by_name(listing.names_beginning(tx, knowledge_base, letters))
             return lambda name: called.get(name, set())
         known = [self.called(letter) for letter in letters]
         return lambda name: set().union(*(called.get(name, ()) for called in known))

@@ -147,7 +147,7 @@ def _named(tx: Connection, knowledge_base: int, targets: Iterable[str]) -> dict[
     """Target → (id, name) of the documents that it means: by id, by name, or by the name without its edition."""
     targets = list(targets)
     letters = set().union(*(first_letters(target.strip("《》")) for target in targets)) if targets else set()
-    documents = listing.names(tx, knowledge_base, letters) if letters else []
+    documents = listing.names_beginning(tx, knowledge_base, letters)
     called = by_name(documents)
     titles: dict[str, set[str]] = {}
     for doc_id, name in documents:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
 
+from qianxun.core.governance.corrections import CorrectionKind, CorrectionState
+from qianxun.core.governance.validity import NO_VALIDITY, Validity
 from qianxun.core.types import ArmScore, Chunk, Degraded, Filter, Recall, Tier
 
 Step: TypeAlias = Literal[
@@ -50,6 +53,29 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
+class CorrectionNote:
+    """A correction that bears on a chunk; the record has the rest."""
+
+    id: int
+    kind: CorrectionKind
+    state: CorrectionState
+    author: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What people decided on a chunk and its document, and when that document is valid."""
+
+    corrections: tuple[CorrectionNote, ...] = ()  # of the chunk and of its document, the first made first
+    access: tuple[str, ...] = ()  # labels of those who may see it; none: everybody
+    validity: Validity = NO_VALIDITY
+
+
+NO_DECISIONS: Final = Decisions()
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """One chunk under one search. What is not known of it at the step where it was dropped is None.
 
@@ -76,6 +102,7 @@ class Explanation:
     degraded: tuple[Degraded, ...] = ()
     chunk: Chunk | None = None
     rule: int = 0  # the rule of people for this question that put it first, or keeps it out
+    decisions: Decisions = NO_DECISIONS
 
     @property
     def is_returned(self) -> bool:
@@ -89,4 +116,5 @@ class Explained:
     answer: Recall
     weights: Mapping[str, float]
     sums: tuple[Sum, ...]  # one per result, in their order
+    decisions: tuple[Decisions, ...]  # likewise
     chunk: Explanation | None = None

@@ -119,6 +119,14 @@ class IndexTime:
     failed: int = 0  # of the documents: they are retried later, or quarantined
 
 
+@dataclass(frozen=True, slots=True)
+class IndexRebuild:
+    """An index that cannot be used as it is, and is about to be rebuilt: searches of it wait."""
+
+    name: str  # of the knowledge base
+    chunks: int
+
+
 def new_trace_id() -> str:
     """The name of one request in logs and spans. Not by `random`: a program that seeds it, as experiments do, would
     get the same names again, and other numbers than its seed gives."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, get_args
 
-from qianxun.core.explanation import Explanation
+from qianxun.core.explanation import Decisions, Explanation
 from qianxun.core.governance.validity import ANY_TIME
 from qianxun.core.types import EVERYTHING
 from qianxun.rank.tiers import COVERED, STRICT
@@ -20,6 +20,7 @@ __all__ = [
     "COVERED",
     "STRICT",
     "change_texts",
+    "decision_texts",
     "filter_text",
     "find_arm",
     "matching_part",
@@ -104,6 +105,28 @@ def reason_texts(why: Explanation) -> tuple[str, str]:
         "top_k": f"place {why.rank}, behind the results asked for",
     }
     return why.reason, english[why.step]
+
+
+def decision_texts(decisions: Decisions) -> list[tuple[str, str]]:
+    """What people decided on a chunk and its document, one line each."""
+    lines = [
+        (
+            f"更正 {one.id}：{one.kind}，{one.author or '未署名'}，{one.created_at:%Y-%m-%d}{'，要人看一看' * is_lost}",
+            f"correction {one.id}: {one.kind} by {one.author or 'nobody named'}, {one.created_at:%Y-%m-%d}"
+            + ", needs a look" * is_lost,
+        )
+        for one in decisions.corrections
+        for is_lost in (one.state == "needs_a_look",)
+    ]
+    if decisions.access:
+        lines.append((f"可见：{'、'.join(decisions.access)}", f"seen by {', '.join(decisions.access)}"))
+    if known := decisions.validity:
+        parts = [(known.valid_from, "自 {} 起", "from {}"), (known.valid_until, "到 {} 止", "until {}")]
+        parts.append(("、".join(known.supersedes), "取代 {}", "supersedes {}"))
+        zh = "，".join(text.format(value) for value, text, _ in parts if value)
+        en = ", ".join(text.format(value) for value, _, text in parts if value)
+        lines.append((f"有效：{zh}{'（读自正文）' if known.read else ''}", f"valid {en}"))
+    return lines
 
 
 def change_texts(why: Explanation) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,7 +22,6 @@ from qianxun.core.options import (
     SearchChoices,
     TablesOptions,
     TextsOptions,
-    check,
     search_options,
 )
 from qianxun.core.ports import Cache, EmbeddingModel, IndexBackend, nothing
@@ -46,7 +45,7 @@ from qianxun.engine.model_catalog import BaseModels, ModelCatalog, chosen_for
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import is_shared
-from qianxun.engine.wiring import Hooks, in_background, wire
+from qianxun.engine.wiring import Hooks, in_background, run_background, wire
 from qianxun.indexing.inbox import Inbox
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.operations import Operations
@@ -126,16 +125,22 @@ class Engine:
         settings = settings or load(arguments={"data": str(data) if data is not None else None})
         with nullcontext() if reader else owned(settings.folder, shared=is_shared(settings)):
             engine = await asyncio.to_thread(wire, Engine, settings, dict(models or {}), reader=reader)
-            is_alone = reader or not background
             try:
-                async with nullcontext() if is_alone else engine._in_background(follow=background == "worker"):
+                async with in_background(*engine._works(background if not reader else False)):
                     yield engine
             finally:
                 await engine._close(finish=not background)
 
-    def _in_background(self, *, follow: bool) -> AbstractAsyncContextManager[None]:
-        parts = (self.of, self.records, self._work, self._bases.every, self.settings.events, self.inbox)
-        return in_background(*parts, follow=follow)
+    def _works(self, background: bool | Literal["worker"]) -> Iterator[Coroutine[Any, Any, None]]:
+        """What goes on beside the calls; also without ``background``, what others purge leaves this memory, too."""
+        if background:
+            parts = (self.of, self.records, self._work, self._bases.every, self.settings.events, self.inbox)
+            yield run_background(*parts, follow=background == "worker")
+        if self._bases.has_others:
+            from qianxun.bases.forget import forget_documents
+            from qianxun.jobs.follow_writes import follow_purges
+
+            yield follow_purges(self.records, lambda: forget_documents(self._bases.every(), self.cache))
 
     async def _close(self, *, finish: bool) -> None:
         await self.operations.close()
@@ -398,7 +403,6 @@ class Engine:
         """
         base = await self.base(knowledge_base)
         options = await self._searches.options(base, choices)
-        check(options)
         return await self._searches.recall(base, query, options, trace_id)
 
     async def retrieve_many(

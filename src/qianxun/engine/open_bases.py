@@ -21,12 +21,13 @@ from weakref import WeakValueDictionary
 from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase, Serving, read, stamp_for
+from qianxun.bases.chunk_cache import ChunkCache, ChunkMemory
 from qianxun.bases.graph_cache import GraphCache
 from qianxun.bases.lease import LEASE_SECONDS, LeaseKeeper
 from qianxun.bases.seen import seen_by, whole_of
 from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, LeaseLost, NotFound, QianxunError, RecallFailed
 from qianxun.core.governance.access import Principal
-from qianxun.core.log_types import IndexTime
+from qianxun.core.log_types import IndexRebuild, IndexTime
 from qianxun.core.ports import EmbeddingModel, IndexBackend, nothing
 from qianxun.core.system.fair_slots import FairSlots
 from qianxun.core.types import IndexBatch, KnowledgeBase
@@ -64,12 +65,14 @@ class OpenBases:
     parsers: ParserPool
     scores: SharedScores | None  # of rerankers, where processes share them
     indexed: Callable[[IndexTime], None]
+    rebuilding: Callable[[IndexRebuild], None]
     wake: Callable[[], None]  # tells the indexer that there is work
     lexicon: str = ""  # of graphs
     lease_seconds: float = LEASE_SECONDS
     is_reader: bool = False  # another process writes, and repairs
     graph_folder: Path | None = None  # where large graphs are kept; None: nowhere
     repairs: Repairs = field(default_factory=Repairs)
+    chunk_memory: ChunkMemory = field(default_factory=ChunkMemory)
     in_memory: FairSlots = field(default_factory=lambda: FairSlots(IN_MEMORY))
     committing: FairSlots = field(default_factory=lambda: FairSlots(max(2, os.cpu_count() or 1)))
     # Those that anybody uses; `_recent` uses the last ones, so that they stay.
@@ -402,6 +405,8 @@ class OpenBases:
             rerank_cache=RerankCache(shared=self.scores, origin=about.identity),
             model_threads=self.model_threads,
             indexed=self.indexed,
+            rebuilding=self.rebuilding,
+            chunks=ChunkCache(self.chunk_memory),
             damaged=self._report if self.is_reader else self.repairs.begin,
         )
 

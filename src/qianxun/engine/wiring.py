@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,7 +17,7 @@ from qianxun.core.governance.actor import BACKGROUND, set_actor
 from qianxun.core.ingest_types import EventOutcome
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import MIB
-from qianxun.core.log_types import IndexTime, Recalled
+from qianxun.core.log_types import IndexRebuild, IndexTime, Recalled
 from qianxun.core.ports import IndexBackend, nothing
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.engine.embedding_models import Embeddings, model_folders
@@ -64,6 +64,7 @@ class Hooks:
     recalled: Callable[[Recalled], None] = nothing  # after every search
     layered: Callable[[LayeredRecall], None] = nothing  # after every layered one
     indexed: Callable[[IndexTime], None] = nothing  # after every batch of index work
+    rebuilding: Callable[[IndexRebuild], None] = nothing  # before an index that cannot be used is rebuilt
 
 
 def wire(make: Callable[..., Made], settings: Settings, models: Mapping[str, Any], *, reader: bool = False) -> Made:
@@ -107,6 +108,7 @@ def _parts(
         **shared,
         scores=scores,
         indexed=lambda done: hooks.indexed(done),
+        rebuilding=lambda begun: hooks.rebuilding(begun),
         wake=work.set,
         lexicon=settings.graph.lexicon,
         lease_seconds=settings.index.lease_seconds,
@@ -150,15 +152,16 @@ class TenantWork(Protocol):
 
 
 @asynccontextmanager
-async def in_background(*parts: Any, follow: bool) -> AsyncIterator[None]:
-    """`run_background` until the block ends."""
-    task = asyncio.create_task(run_background(*parts, follow=follow))
+async def in_background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """These until the block ends."""
+    tasks = [asyncio.create_task(work) for work in works]
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
 
 async def run_background(

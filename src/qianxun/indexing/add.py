@@ -59,8 +59,8 @@ ACCEPT_DOCUMENTS = 2_000  # accepted in one transaction
 ACCEPT_CHARACTERS = 1_000_000  # … or so many characters
 GROUP_DOCUMENTS = 500  # prepared together
 GROUP_CHARACTERS = 60_000  # … or so many characters: some seconds of embedding on two cores
-BATCH_DOCUMENTS = 10_000  # completed in one transaction and indexed in one commit: see `outbox_indexer.BATCH_ROWS`
-BATCH_CHARACTERS = 4_000_000  # … or so many characters, which must fit in memory several times over
+BATCH_DOCUMENTS = 25_000  # completed in one transaction and indexed in one commit: see `outbox_indexer.BATCH_ROWS`
+BATCH_CHARACTERS = 8_000_000  # … or so many characters, which must fit in memory several times over
 BATCH_SECONDS = 3.0  # … or what a model has embedded in that time, which a process that is killed loses
 BATCH_AGE = 30.0  # … or, in seconds, what was prepared so long ago: files may be read slowly, and be searched for
 READ_CHARACTERS = 1_000_000  # by a worker at once
@@ -328,6 +328,8 @@ class _Adding:
         """Chunks and embeds; what is large by then, or has taken a while, is stored and enters the index."""
         for group in _grouped(work):
             started = time.monotonic()
+            if not self._ready:
+                self._since = started  # not when the batch before was stored: that one's turn may come late
             prepared = await self._prepared(group)
             self._ready += zip(group, prepared, strict=False)
             self._characters += sum(len(document.content) for _, document, _ in group) if prepared else 0
@@ -365,8 +367,8 @@ class _Adding:
             keys = await asyncio.to_thread(_complete, self._base, ready)
         for (at, _, (key, _)), _ in ready:
             if key in keys:  # and was not overtaken
-                chunk_keys, pair_keys = keys[key]
-                self.accepted[at] = replace(self.accepted[at], chunk_keys=chunk_keys, pair_keys=pair_keys)
+                one = self.accepted[at]
+                self.accepted[at] = Accepted(one.doc_id, one.document_key, one.generation, one.outcome, *keys[key])
         self._watch(Step("added", len(ready)))
         fresh = await asyncio.to_thread(_fresh, self._base, ready, self.accepted)
         self._release(version for (_, _, version), _ in ready if version not in fresh.entries)

@@ -15,6 +15,7 @@ from qianxun.bases.base import OpenBase, Serving, stamp_for
 from qianxun.bases.lease import Turn
 from qianxun.core.errors import IndexUnusable, LeaseLost, ModelError
 from qianxun.core.ingest_types import Finding, Verdict
+from qianxun.core.log_types import IndexRebuild
 from qianxun.core.ports import EmbeddingModel, Index, nothing
 from qianxun.core.types import IndexBatch, IndexEntry, Keys, Vector
 from qianxun.graph.build import extract_missing_facts, is_graph_enabled
@@ -40,7 +41,7 @@ from qianxun.records.governance import validity
 log = logging.getLogger(__name__)
 
 REBUILD_PAGE = 1000  # chunks that are read, and embedded where the model is another, before progress is reported
-REBUILD_ENTRIES = 10_000  # entered into the index at once: see `indexing.BATCH_ROWS`
+REBUILD_ENTRIES = 25_000  # entered into the index at once: see `indexing.BATCH_ROWS`
 SAMPLE = 100  # vectors that `verify` compares: so many of the newest chunks, and so many spread over all
 LOOKS = 5  # how often `verify` waits for a moment without writes
 CATCH_UP_SECONDS = 30.0  # seconds that it waits for documents to be prepared: their model may never answer
@@ -75,6 +76,7 @@ async def rebuild_unless(base: OpenBase, is_sound: Callable[[], Awaitable[bool]]
                 raise LeaseLost(f"知识库 {base.id} 的设置已由另一个进程改变", hint="请重试")
             if await is_sound():
                 return
+        base.rebuilding(IndexRebuild(base.about.name, await base.records.read(lambda tx: chunks.count(tx, base.id))))
         await _rebuild(base, turn, base.model, nothing)
     await drain(base, preparing=False)
 

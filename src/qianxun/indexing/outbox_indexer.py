@@ -30,7 +30,7 @@ from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
 from qianxun.core.system.gc_pause import paused_collection
 from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
-from qianxun.core.vectors import embed
+from qianxun.core.vectors import embed, rounded
 from qianxun.indexing.prepare import prepare_for
 from qianxun.records import bases, chunks, documents, outbox, pairs
 from qianxun.records.chunks import Material
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 # A keyword commit costs the same for many rows as for few, and leaves a segment that every search has to visit: this is
 # room for what `ingest` stores at once and a little more, lest the rest of a batch be a segment of its own.
-BATCH_ROWS = 12_000
+BATCH_ROWS = 30_000
 BATCH_CHUNKS = 20_000  # … but they must fit in memory: fifty long novels, a few hundred megabytes
 ALONG_ROWS = 64  # of other writers, applied with one's own: their chunks are read back, which takes long for many
 PREPARE_TOGETHER = 16
@@ -331,7 +331,7 @@ def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequenc
     missing = missing_vectors(model, material)
     if model is None or not missing:
         return material
-    vectors = embed([read_under_headings(piece.text, piece.headings) for piece in missing], model)
+    vectors = rounded(embed([read_under_headings(piece.text, piece.headings) for piece in missing], model))
     with base.records.writing() as tx:
         for field, write in (("content", chunks.write_vectors), ("question", pairs.write_vectors)):
             own = [at for at, piece in enumerate(missing) if piece.field == field]

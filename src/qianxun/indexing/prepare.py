@@ -12,7 +12,7 @@ from qianxun.core.errors import ModelError, NotFound
 from qianxun.core.governance.corrections import Correction
 from qianxun.core.ports import ChatModel, EmbeddingModel, nothing
 from qianxun.core.types import Document, Piece, Prepared, QAPair, Question, Text, Vectors
-from qianxun.core.vectors import embed
+from qianxun.core.vectors import embed, rounded
 from qianxun.ingest.boundaries import semantic_cuts
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.corrections import CorrectedPieces, correct
@@ -87,7 +87,7 @@ def prepare(
     chunk_count = len(texts)
     texts.extend(question.pair.question for _, own in attached for question in own)
     on_cut(len(texts))
-    ready = _with_vectors(attached, embed(texts, model, on_embedded), chunk_count, model.name)
+    ready = _with_vectors(attached, rounded(embed(texts, model, on_embedded)), chunk_count, model.name)
     return _with_outcomes(ready, documents, marks, corrected or {})
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -27,13 +28,15 @@ from qianxun.ingest.tables.grid import render
 from qianxun.ingest.tables.pipes import title_from
 
 _GAP = "\n\n"
+_UNIT_LINE = re.compile(r"[（(【\[]?(?:(?:金额|计量|货币|数量|计价)的?)?单位[:：][^。；;\n]{1,20}")
 _INDENTED = ("markdown", "html")  # formats whose paragraphs may be program code or nested lists
 
 
 def assemble(parsed: ParsedFile) -> Text:
     """Blocks separated by blank lines, normalised one by one, with marks, table spans and page starts.
 
-    A table without a title gets the file's; its text stays as the file shows it. Plain text stays whole.
+    A table without a title gets the file's, and the unit that a line of its own states above it; its text stays as the
+    file shows it. Plain text stays whole.
     """
     if parsed.text is not None:
         return parsed.text
@@ -41,7 +44,7 @@ def assemble(parsed: ParsedFile) -> Text:
     marks: list[Mark] = []
     tables: list[TableSpan] = []
     pages: list[PageStart] = []
-    offset = 0
+    offset, above = 0, ""  # the paragraph right before
     for block in parsed.blocks:
         body, rows = _body(block, indent=parsed.format in _INDENTED)
         if not body:
@@ -57,11 +60,13 @@ def assemble(parsed: ParsedFile) -> Text:
         else:
             row_starts = tuple(start + row for row in rows)
             table = block.table if block.table.title else replace(block.table, title=parsed.title)
+            if _UNIT_LINE.fullmatch(above):
+                table = replace(table, notes="\n".join(filter(None, (above, table.notes))))
             tables.append(TableSpan(start, start + len(body), table, row_starts))
             if len(block.row_pages) == len(row_starts):
                 pages.extend(_page_starts(row_starts, block.row_pages, pages[-1].page if pages else None))
         parts.append(body)
-        offset = start + len(body)
+        offset, above = start + len(body), body if isinstance(block, Paragraph) else ""
     return Text(_GAP.join(parts), tuple(marks), tuple(tables), tuple(pages))
 
 

@@ -7,7 +7,7 @@ cut-off. A change is suggested only after a search with it has returned the chun
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -17,7 +17,8 @@ import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving
 from qianxun.core.errors import NotFound, RecallFailed
-from qianxun.core.explanation import Explained, Explanation, Sum, Vote
+from qianxun.core.explanation import Decisions, Explained, Explanation, Sum, Vote
+from qianxun.core.governance.corrections import Corrected
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.options import SearchOptions, check
 from qianxun.core.types import (
@@ -41,7 +42,7 @@ from qianxun.core.types import (
 from qianxun.rank.fuse import VOTES
 from qianxun.rank.tiers import FUZZY, STRICT
 from qianxun.records import chunks, documents, listing, outbox
-from qianxun.records.governance import corrections
+from qianxun.records.governance import corrections, decisions
 from qianxun.retrieve.candidate_pool import ScoresByKey
 from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, base_weights, gather, with_weights
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
@@ -74,7 +75,14 @@ async def explained(base: OpenBase, text: str, options: SearchOptions, chunk_id:
                 if traced.generation == await current_generation(base, current):
                     break
     sums = tuple(_sum(traced.candidates, traced.order, traced.options, found) for found in traced.found)
-    return Explained(traced.recall(text), traced.options.weights, sums, chunk)
+    shown = [(found.chunk.doc_id, found.chunk.chunk_id, found.chunk.corrected) for found in traced.found]
+    decided = tuple(await asyncio.to_thread(_decisions, base, shown))
+    return Explained(traced.recall(text), traced.options.weights, sums, decided, chunk)
+
+
+def _decisions(base: OpenBase, shown: Sequence[tuple[str, str, Corrected | None]]) -> list[Decisions]:
+    with base.records.reading() as tx:
+        return decisions.of_chunks(tx, base.id, shown)
 
 
 # ── the place of a chunk when nothing is cut off ─────────────────────────────────────────────────
@@ -143,6 +151,14 @@ def _sum(candidates: Candidates, order: Order, options: SearchOptions, found: Fo
 
 
 async def _explanation(case: _Case, chunk_id: str) -> Explanation:
+    known = await _step(case, chunk_id)
+    corrected = None if known.chunk is None else known.chunk.corrected
+    shown = [(_document_of(case.base, chunk_id), chunk_id, corrected)]
+    (decided,) = await asyncio.to_thread(_decisions, case.base, shown)
+    return replace(known, decisions=decided)
+
+
+async def _step(case: _Case, chunk_id: str) -> Explanation:
     chunk, status, reason = await asyncio.to_thread(_recorded, case.base, chunk_id)
     degraded = case.traced.degraded
     if chunk is None:
@@ -170,10 +186,9 @@ def _ruled(traced: SearchTrace, chunk: Chunk) -> Explanation | None:
 
 def _recorded(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
     """The chunk; or None, with the state of its document and why the chunk is not in the records."""
-    prefix, (head, _, position) = f"c_{base.id}_", chunk_id.rpartition("_")
-    doc_id = head.removeprefix(prefix)
+    doc_id, (head, _, position) = _document_of(base, chunk_id), chunk_id.rpartition("_")
     unknown = NotFound(f"没有片段“{chunk_id}”", hint="检索结果里有片段的编号（--json 的 chunk_id）")
-    if not head.startswith(prefix) or not (position.isascii() and position.isdigit() and len(position) < 10):
+    if not head.startswith(f"c_{base.id}_") or not (position.isascii() and position.isdigit() and len(position) < 10):
         raise unknown
     with base.records.reading() as tx:
         known = documents.heads(tx, base.id, [doc_id]).get(doc_id)
@@ -193,6 +208,10 @@ def _recorded(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
         return None, "disabled", f"{words}已被停用：更正 {disabling.id}，{disabling.author}"
     status = "superseded" if served else state.status
     return None, status, why_not_recorded(state.name or doc_id, status, state.reason, len(served))
+
+
+def _document_of(base: OpenBase, chunk_id: str) -> str:
+    return chunk_id.rpartition("_")[0].removeprefix(f"c_{base.id}_")
 
 
 async def _dropped(case: _Case, chunk: Chunk) -> Explanation:

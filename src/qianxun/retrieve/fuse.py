@@ -144,9 +144,9 @@ async def backfilled(serving: Serving, results: ArmResults) -> ArmResults:
     """Cosines also for what only other arms found: that an arm's ranking ends before a chunk is not a zero."""
     if "vector" not in results.rankings or len(results.rankings) < 2:
         return results
-    seen = set(results.rankings["vector"].keys.tolist())
-    others = {key for arm, ranking in results.rankings.items() if arm != "vector" for key in ranking.keys.tolist()}
-    unseen = np.array(sorted(others - seen), dtype=np.int64)
+    others = set[int]().union(*(ranking.keys.tolist() for arm, ranking in results.rankings.items() if arm != "vector"))
+    others.difference_update(results.rankings["vector"].keys.tolist())
+    unseen = np.array(sorted(others), dtype=np.int64)
     if len(unseen) == 0:
         return results
     try:

@@ -47,6 +47,7 @@ async def cached_recall(
 ) -> Recall:
     """`recall`, or the same answer as long as nothing it depends on has changed. Either is logged, under the
     ``trace_id`` of the request or one of its own."""
+    check(options)
     check_text(text)
     started = time.perf_counter()
     origin = base.about.identity
@@ -74,7 +75,7 @@ async def cached_recall(
             from_cache=True,
         )
     else:
-        answer = await recall(base, text, options, generation)
+        answer, _ = await _searched(base, text, options, generation)
         # Under the state it was made from, which may be later than the one read above.
         if is_repeatable and answer.generation is not None:
             if answer.generation != generation:
@@ -95,6 +96,8 @@ async def recall(
 
     ``generation`` is the state of the base, where it has just been read.
     """
+    check_text(text)
+    check(options)
     return (await _searched(base, text, options, generation))[0]
 
 
@@ -103,14 +106,14 @@ async def brief_recall(
 ) -> tuple[Recall, Complete]:
     """`recall` for callers that show few of many results: these have their chunk and score alone, until they are
     completed."""
+    check_text(text)
+    check(options)
     return await _searched(base, text, options, generation, brief=True)
 
 
 async def _searched(
     base: OpenBase, text: str, options: SearchOptions, generation: Generation | None = None, *, brief: bool = False
 ) -> tuple[Recall, Complete]:
-    check_text(text)
-    check(options)
     started = time.perf_counter()
     for _ in range(TRIES):
         with base.serving.borrow() as serving:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 
@@ -71,26 +72,30 @@ class HashEmbedding:
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
         for row, text in zip(vectors, texts, strict=True):
-            self._add_features(row, text)
+            row[:] = self._embed(text)
         return vectors
 
     def embed_query(self, text: str) -> Vector:
         row: Vector = self.embed_passages([text])[0]
         return row
 
-    def _add_features(self, row: Vector, text: str) -> None:
+    def _embed(self, text: str) -> Vector:
         # A bigram says more than a character, so it weighs more; the empty text has a feature of its own.
+        row = [0.0] * self._dimension
         for start in range(len(text)):
-            self._add(row, text[start], 0.3)
-            self._add(row, text[start : start + 2], 1.0)
-        norm = float(np.linalg.norm(row))
+            for feature, weight in ((text[start], 0.3), (text[start : start + 2], 1.0)):
+                digest = _digest(feature)
+                row[(digest >> 1) % self._dimension] += weight if digest & 1 else -weight
+        features = np.array(row, dtype=np.float32)
+        norm = float(np.linalg.norm(features))
         if norm == 0.0:
-            row[0] = norm = 1.0
-        row /= norm
+            features[0] = norm = 1.0
+        return features / np.float32(norm)
 
-    def _add(self, row: Vector, feature: str, weight: float) -> None:
-        digest = int.from_bytes(blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-        row[(digest >> 1) % self._dimension] += weight if digest & 1 else -weight
+
+@lru_cache(maxsize=10_000)  # tests have few characters, and write the same ones again and again
+def _digest(feature: str) -> int:
+    return int.from_bytes(blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 class ScriptedEmbedding(HashEmbedding):

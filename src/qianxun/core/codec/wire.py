@@ -23,7 +23,7 @@ from qianxun.core.answer_types import (
     TraceStep,
 )
 from qianxun.core.codec.plain import Shape, plain, read
-from qianxun.core.explanation import Explained, Explanation, Sum
+from qianxun.core.explanation import NO_DECISIONS, Decisions, Explained, Explanation, Sum
 from qianxun.core.graph_types import Community, Entity, GraphContext, Relation
 from qianxun.core.layered_types import MOST_CITED, Cited, LayeredRecall, LayeredResult, LayerRun, TableAnswer
 from qianxun.core.log_types import LogEntry, zero_flag
@@ -45,7 +45,7 @@ SHAPES: Final[Mapping[type, Shape]] = {
     Relation: Shape(absent={"evidence": ()}),
     Community: Shape(absent={"entities": (), "sources": ()}),
     Sum: Shape({"share": "rerank_share", "shown": "score"}),
-    Explanation: Shape(absent={"changes": {}}, newer=("rule",)),
+    Explanation: Shape(absent={"changes": {}}, newer=("rule", "decisions")),
     LayerRun: Shape(absent={"seconds": 0.0, "start": 0.0}),
     LayeredResult: Shape(absent={"doc": None}, newer=("table",)),
     LayeredRecall: Shape(absent={"kind": "text", "answer": None, "cited": (), "cells_total": 0}, newer=("as_of",)),
@@ -99,8 +99,8 @@ def read_chunk(data: Mapping[str, Any]) -> Chunk:
 def written_explained(knowledge_base: int, found: Explained, choices: Mapping[str, Any]) -> dict[str, Any]:
     """``choices`` are those of the search that is explained."""
     recall, why = written_recall(knowledge_base, found.answer), found.chunk
-    for chunk, figures in zip(recall["chunks"], found.sums, strict=True):
-        chunk["sum"] = to_wire(figures)
+    for chunk, figures, decisions in zip(recall["chunks"], found.sums, found.decisions, strict=True):
+        chunk |= {"sum": to_wire(figures), "decisions": to_wire(decisions)}
     request = search_body(found.answer.query, {**choices, **why.changes}) if why is not None and why.changes else None
     return {
         "knowledge_base_id": knowledge_base,
@@ -120,12 +120,16 @@ def written_explanation(why: Explanation) -> dict[str, Any]:
 
 def read_explained(data: Mapping[str, Any]) -> Explained:
     sums = tuple(read(Sum, chunk["sum"], SHAPES) for chunk in data["recall"]["chunks"])
+    decisions = tuple(
+        read(Decisions, chunk["decisions"], SHAPES) if "decisions" in chunk else NO_DECISIONS
+        for chunk in data["recall"]["chunks"]
+    )
     why = None
     if data["chunk_id"] is not None:
         choices = {offered.wire_name: offered for offered in CHOICES.values()}
         changes = {choices[name].name: choices[name].from_wire(value) for name, value in data["changes"].items()}
         why = replace(read(Explanation, data, SHAPES), changes=changes)
-    return Explained(read_recall(data["recall"]), dict(data["weights"]), sums, why)
+    return Explained(read_recall(data["recall"]), dict(data["weights"]), sums, decisions, why)
 
 
 # ── layered searches ─────────────────────────────────────────────────────────────────────────────

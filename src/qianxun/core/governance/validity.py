@@ -61,7 +61,9 @@ def stated_validity(metadata: Mapping[str, Any]) -> tuple[Validity, frozenset[st
 
     Raises BadInput for what is no day, or no name.
     """
-    stated = frozenset(name for name in VALIDITY_FIELDS if metadata.get(name) is not None)
+    stated = frozenset([name for name in VALIDITY_FIELDS if metadata.get(name) is not None])
+    if not stated:
+        return NO_VALIDITY, stated
     named = metadata.get("supersedes") or ()
     named = (named,) if isinstance(named, str) else tuple(named)
     if not all(isinstance(one, str) for one in named):

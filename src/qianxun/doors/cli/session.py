@@ -16,10 +16,11 @@ import typer
 
 from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import BadInput, NotFound
-from qianxun.doors.cli.i18n import tr
+from qianxun.doors.cli.i18n import note, tr
 
 if TYPE_CHECKING:
     from qianxun.core.governance.access import Principal
+    from qianxun.core.log_types import IndexRebuild
     from qianxun.core.types import DocumentState, KnowledgeBase
     from qianxun.doors.client import Client
     from qianxun.engine.engine import Engine
@@ -135,6 +136,7 @@ async def _engine(session: Session) -> AsyncIterator[Engine]:
     from qianxun.engine.engine import Engine
 
     async with Engine.open(settings=session.settings(), background=False) as engine:
+        engine.hooks.rebuilding = announce_rebuild
         yield engine if session.principal is None else engine.on_behalf_of(session.principal)
 
 
@@ -164,9 +166,17 @@ def with_engine(settings: Settings, work: Callable[[Engine], Awaitable[T]], *, m
         from qianxun.engine.engine import Engine
 
         async with Engine.open(settings=settings, background=False) as engine:
+            engine.hooks.rebuilding = announce_rebuild
             return await work(engine)
 
     return asyncio.run(opened())
+
+
+def announce_rebuild(begun: IndexRebuild) -> None:
+    """A line before a command waits for an index, as it does after a change of how texts are analysed."""
+    zh = f"重建关键词索引…知识库“{begun.name}”，{begun.chunks} 个分块；已有的向量不重新计算"
+    en = f"Rebuilding the keyword index of “{begun.name}”: {begun.chunks} chunks; stored vectors are kept"
+    note(tr(zh, en))
 
 
 def refuse_url(session: Session, command: str, *, alone: bool = False) -> None:

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 
 from qianxun.doors.http import error_formats
-from qianxun.doors.http.error_formats import BaseProblem, Problem
+from qianxun.doors.http.error_formats import BaseProblem, DifyProblem, OpenAIProblem, Problem, RerankProblem
 from qianxun.doors.http.middleware.guard import OPEN
 from qianxun.doors.http.responses import STATUSES
 
+SCHEMAS: Final = "#/components/schemas/{model}"
+FORMS: Final = (Problem, DifyProblem, OpenAIProblem, RerankProblem)  # of errors, each for its paths
 EVERYWHERE: Final = (401, 403, 429, 500, 503)
 KEYS: Final = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "qianxun keys create 签发的密钥：qx_…"},
@@ -28,7 +32,11 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
             api = super().openapi()
-            api.setdefault("components", {})["securitySchemes"] = KEYS
+            components = api.setdefault("components", {})
+            # FastAPI would build a model of each error status of each route: a tenth of its start.
+            _, problems = models_json_schema([(form, "serialization") for form in FORMS], ref_template=SCHEMAS)
+            components["schemas"] = dict(sorted({**components.get("schemas", {}), **problems["$defs"]}.items()))
+            components["securitySchemes"] = KEYS
             api["security"] = [{"bearer": []}, {"key": []}, {}]  # the last: while there is no key at all
             for path, operations in api["paths"].items():
                 for operation in operations.values():
@@ -63,6 +71,14 @@ def field_texts(owner: str, name: str = "") -> dict[str, Any]:
     return text
 
 
+def file_form(fields: type[BaseModel]) -> dict[str, Any]:
+    """The documentation of a form with a file and these fields; its handler reads it itself, to stream the file."""
+    schema = fields.model_json_schema()
+    schema["properties"]["file"] = {"type": "string", "format": "binary", "description": "文件本身"}
+    schema["required"] = ["file"]
+    return {"multipart/form-data": {"schema": schema}}
+
+
 def event_stream(route: str, *names: str) -> dict[str, Any]:
     """The documentation of a response that may be an event stream; ``names`` of its events, if they have any."""
     fields: dict[str, Any] = {"event": {"enum": list(names)}} if names else {}
@@ -84,8 +100,9 @@ def returns(model: Any, *statuses: int, form: type[BaseProblem] = Problem, **suc
 def error_responses(*statuses: int, form: type[BaseProblem] = Problem) -> dict[int | str, dict[str, Any]]:
     """The documentation of these error statuses, and of those that every route may return."""
     with_body = (408,) if 413 in statuses else ()
+    content = {"application/json": {"schema": {"$ref": SCHEMAS.format(model=form.__name__)}}}
     documented: dict[int | str, dict[str, Any]] = {
-        status: {"model": form, "description": STATUSES[status][1]}
+        status: {"description": STATUSES[status][1], "content": content}
         for status in sorted({*statuses, *with_body, *EVERYWHERE})
     }
     for status in (429, 503):

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Final, Literal, cast
 
+from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -18,6 +19,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     RootModel,
     StrictBool,
+    ValidationError,
     WithJsonSchema,
     create_model,
     model_validator,
@@ -54,6 +56,15 @@ QueryText = Annotated[
     AfterValidator(_check_not_blank),
 ]
 DocId = Annotated[str, Field(min_length=1, max_length=DOC_ID_LIMIT)]
+
+
+@contextmanager
+def answered_as_validation() -> Iterator[None]:
+    """What a model refuses is answered like a body that FastAPI reads itself."""
+    try:
+        yield
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(include_url=False, include_input=False)) from error
 
 
 class RequestModel(BaseModel):

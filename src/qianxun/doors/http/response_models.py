@@ -72,7 +72,8 @@ _OPTIONAL: Final = (Explanation,)  # where no chunk was named, a response has no
 
 
 class _Response(BaseModel):
-    model_config = ConfigDict(protected_namespaces=())
+    # Only the document reads these models, so they are built when it does.
+    model_config = ConfigDict(protected_namespaces=(), defer_build=True)
 
 
 def response(name: str, *kinds: type, only: tuple[str, ...] = (), without: tuple[str, ...] = (), **more: Any) -> Model:

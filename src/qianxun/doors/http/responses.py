@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -66,6 +66,8 @@ ERROR_STATUSES: Final[tuple[tuple[type[QianxunError], int], ...]] = (
 
 class Envelope(BaseModel, Generic[T]):
     """The response to a request that succeeded."""
+
+    model_config = ConfigDict(defer_build=True)  # only the OpenAPI document reads it: it is built when that does
 
     code: int = Field(default=200, description="与 HTTP 状态码相同")
     msg: str = "success"

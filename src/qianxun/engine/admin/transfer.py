@@ -58,6 +58,7 @@ from qianxun.records.schema import (
     VectorRow,
     VersionRow,
 )
+from qianxun.records.stored_vectors import SINGLE, unpack_vector
 
 FORMAT: Final = "qianxun knowledge base"
 VERSION: Final = 4
@@ -65,7 +66,6 @@ WITHOUT_SECTIONS: Final = 2  # a base that has none is written so that earlier p
 WITHOUT_CORRECTIONS: Final = 1  # … and one without either, by still earlier ones
 SECTION_ROWS: Final = 500  # restored in one transaction
 BATCH: Final = 200  # documents stored in one transaction
-VECTOR_TYPE: Final = np.dtype("<f4")
 
 Watch = Callable[[int], None]
 
@@ -216,11 +216,12 @@ def _vectors(tx: Connection, table: Any, key: Any, keys: Sequence[int], model: s
     if not model or not keys:
         return None
     found = {
-        row[0]: row[1]
+        row[0]: unpack_vector(row[1])
         for at in range(0, len(keys), 500)
         for row in tx.execute(select(key, table.vector).where(key.in_(keys[at : at + 500]), table.model == model))
     }
-    return b64encode(b"".join(found[one] for one in keys)).decode() if len(found) == len(keys) else None
+    vectors = [vector for one in keys if (vector := found.get(one)) is not None]
+    return b64encode(np.concatenate(vectors).astype(SINGLE).tobytes()).decode() if len(vectors) == len(keys) else None
 
 
 # ── in ───────────────────────────────────────────────────────────────────────────────────────────
@@ -391,4 +392,4 @@ def _origin(origin: str, numbers: Mapping[int, int]) -> str:
 def _read_vectors(written: str | None, count: int) -> Vectors | None:
     if written is None or not count:
         return None
-    return np.frombuffer(b64decode(written), dtype=VECTOR_TYPE).reshape(count, -1)
+    return np.frombuffer(b64decode(written), dtype=SINGLE).reshape(count, -1)

@@ -19,9 +19,7 @@ import numpy as np
 from sqlalchemy import Connection, func, select
 
 from qianxun.bases.base import OpenBase
-from qianxun.bases.chunk_cache import ChunkCache
-from qianxun.bases.document_names import DocumentNames
-from qianxun.bases.table_cache import TableCache
+from qianxun.bases.forget import forget_documents
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.filters import In
 from qianxun.core.governance.actor import current_actor
@@ -30,7 +28,8 @@ from qianxun.core.system.cache import forget_texts
 from qianxun.engine.governance.host import Host
 from qianxun.engine.governance.scan import ENCODINGS, passages, scan
 from qianxun.indexing.maintenance import keep_up, rebuild
-from qianxun.records import documents
+from qianxun.jobs.follow_writes import LOOK_SECONDS
+from qianxun.records import bases, documents
 from qianxun.records.governance import audit, deletion, receipts, signing
 from qianxun.records.governance.deletion import Footprint
 from qianxun.records.schema import Base
@@ -39,7 +38,9 @@ MOST_COPIES = 100  # that a receipt names
 RETAINED_NOTE = "{one.store} 留着 {one.left} 行：人所作的决定，文档回来时还要用；要连它们一起清除，用 purge"
 DISK_NOTE = "磁盘上已释放的块、文件系统的快照与备份、固态硬盘的备用块，不在可证之内"
 PLAIN_NOTE = "只是删除：数据库与索引的文件里可能还有旧的字节，检索日志里还有文档的编号；要连它们一起清除，用 purge"
-REPLICAS_NOTE = "别的进程内存里的答案不会再被用到（每次使用前都与记录比对），至迟 {seconds:g} 秒后失效"
+REPLICAS_NOTE = "从状态 {state} 起，别的进程都不再用它答复（每次都先与记录比对状态）；它们的内存此处读不到，"
+EMPTIED_NOTE = "运行着的约 {seconds:g} 秒内各自清空"
+EXPIRED_NOTE = "里面的答案至迟 {seconds:g} 秒后失效"
 USER_FILE_NOTE = "文件原来所在的地方不归千寻管，没有动"
 
 
@@ -72,12 +73,7 @@ async def _delete_in(host: Host, base: OpenBase, doc_ids: Sequence[str], found: 
     await keep_up(base, preparing=False)
     found.removed += await _uploads(host, base.id, doc_ids)
     if purge:
-        left = await host.cache.forget(base.id, base.about.identity)
-        base.terms.forget()
-        forget_texts()
-        base.graph = await asyncio.to_thread(base.graph.forgotten)
-        base.tables, base.chunks, base.names = TableCache(), ChunkCache(), DocumentNames()
-        base.views.clear()
+        left = await forget_documents([base], host.cache)
         found.removed.append(Removed("cache.answers", 0, left, "" if left >= 0 else "缓存服务器没有答复"))
         await rebuild(base, base.model)
     rows = await asyncio.to_thread(_rows_left, base, doc_ids, before)
@@ -86,6 +82,15 @@ async def _delete_in(host: Host, base: OpenBase, doc_ids: Sequence[str], found: 
     found.removed += [one for one in rows if one.store not in waiting]
     found.notes += [RETAINED_NOTE.format(one=one) for one in rows if one.store in waiting and one.left]
     found.removed += await _index_left(base, before, found.texts or [""], doc_ids, whole=purge)
+    found.removed.append(await _replicas(host, base.id, purge=purge))
+
+
+async def _replicas(host: Host, knowledge_base: int, *, purge: bool) -> Removed:
+    """Their memory cannot be read from here; what can be said is from which state on they have no use for it."""
+    state = await host.records.read(lambda tx: bases.generation(tx, knowledge_base))
+    seconds = max(host.settings.search.cache_seconds, host.settings.cache.most_seconds)
+    fate = EMPTIED_NOTE.format(seconds=LOOK_SECONDS) if purge else EXPIRED_NOTE.format(seconds=seconds)
+    return Removed(f"replicas.{knowledge_base}", 0, -1, REPLICAS_NOTE.format(state=state) + fate)
 
 
 def _remove(host: Host, base: OpenBase, doc_ids: Sequence[str], found: _Found, purge: bool) -> Footprint:
@@ -98,6 +103,8 @@ def _remove(host: Host, base: OpenBase, doc_ids: Sequence[str], found: _Found, p
         found.texts += deletion.texts(tx, before.document_keys)
         for doc_id in doc_ids:
             documents.remove(tx, base.id, doc_id, reason=documents.WITHDRAWN)
+        if purge:
+            deletion.note_purge(tx)
         named = deletion.purge_names(tx, base.id, host.tenant, doc_ids) if purge else {}
     found.tables |= {*before.rows, *named, "documents", "outbox"}
     found.removed += [Removed(f"records.{table}", count, 0, "引用或由它学来的") for table, count in named.items()]
@@ -208,6 +215,7 @@ async def delete_base(host: Host, knowledge_base: int, *, purge: bool = False) -
     await host.delete_knowledge_base(knowledge_base)
     cached = await host.cache.forget(knowledge_base, about.identity)
     forget_texts()
+    found.removed.append(await _replicas(host, knowledge_base, purge=purge))
     left = await host.records.read(lambda tx: _base_rows(tx, knowledge_base))
     found.tables |= {*before}
     found.removed += [Removed(f"records.{name}", count, left[name]) for name, count in before.items()]
@@ -240,6 +248,7 @@ def _base_texts(tx: Connection, knowledge_base: int) -> list[str]:
 
 
 def _erase_base(tx: Connection, tenant: str, knowledge_base: int) -> int:
+    deletion.note_purge(tx)
     own = audit.entries(tx, tenant=tenant, knowledge_base=knowledge_base, limit=10**9)
     return audit.erase(tx, [entry.sequence for entry in own if entry.action.startswith("document.")])
 
@@ -258,10 +267,7 @@ async def _issue(
     purge: bool,
 ) -> Receipt:
     now, salt = datetime.now(UTC), secrets.token_hex(16)
-    seconds = max(host.settings.search.cache_seconds, host.settings.cache.most_seconds)
     notes = [*found.notes, DISK_NOTE if purge else PLAIN_NOTE, USER_FILE_NOTE]
-    if host.records.process:
-        notes.append(REPLICAS_NOTE.format(seconds=seconds))
     receipt = Receipt(
         id=f"{now:%Y%m%d%H%M%S%f}{secrets.token_hex(4)}",
         kind=kind,

@@ -27,6 +27,7 @@ from qianxun.retrieve.terms.related import expanded
 from qianxun.retrieve.timings import Steps
 from qianxun.text.chinese import fold, occurs_in
 from qianxun.text.expansion import Expansion, Related
+from qianxun.text.headings import under_headings
 
 # A score below these: the result has nothing to do with the question. A share of words is small soon.
 UNRELATED: Final = 0.1
@@ -58,6 +59,10 @@ class Evidence:
     async def first(self, keys: Sequence[int], count: int | None = None) -> list[Found]:
         """The first ``count`` of these candidates, or all, that are in the records, in this order."""
         return await self.candidates.pool.first(len(keys) if count is None else count, keys)
+
+    async def chunks(self, keys: Sequence[int]) -> list[Chunk]:
+        """Those of these candidates that are in the records, in this order."""
+        return await self.candidates.pool.chunks([key for key in keys if key in self.candidates.pool])
 
     async def pinned(self) -> list[Found]:
         """The chunks that people put first for this question, in the order of their rules."""
@@ -205,8 +210,9 @@ class Credit:
         return {"expansion": related}
 
 
-def credit(expansions: Sequence[Expansion], text: str) -> Credit:
-    folded = fold(text)
+def credit(expansions: Sequence[Expansion], chunk: Chunk, fold_text: Callable[[Chunk], str]) -> Credit:
+    """By the chunk's text with its headings; ``fold_text`` has folded most texts already."""
+    folded = fold(under_headings(chunk.text, chunk.headings)) if chunk.headings else fold_text(chunk)
     for at, expansion in enumerate(expansions):
         found = tuple(related for related in expansion.related if occurs_in(fold(related.by), folded))
         if found:

@@ -61,7 +61,7 @@ class TableCandidate:
     """A table by its chunks, best first."""
 
     head: TableHead
-    found: Found  # the best chunk
+    found: Found  # the best chunk; what found it is looked up for those that are shown
     chunks: tuple[int, ...]
     names: Names
 
@@ -131,10 +131,11 @@ async def table_candidates(
     for key in keys:
         if key in table_of:
             chunks.setdefault(table_of[key], []).append(key)
-    await evidence.first([key for key in keys if key not in table_of])  # notes which of them have been deleted
+    await evidence.chunks([key for key in keys if key not in table_of])  # notes which of them have been deleted
     first = list(chunks)[:LOOKED_AT]
     heads = await stored(base, cache.heads, tables.heads, first)
-    best = {found.chunk.key: found for found in await evidence.first([chunks[table][0] for table in first])} | pinned
+    read_ = await evidence.chunks([chunks[table][0] for table in first])
+    best = {chunk.key: Found(chunk, evidence.fused.score(chunk.key), "", {}) for chunk in read_} | pinned
     candidates = {
         table: TableCandidate(head, found, tuple(chunks[table]), _names(cache, head, found.chunk))
         for table in first

@@ -46,7 +46,6 @@ from qianxun.retrieve.layered.table_fit import (
     table_candidates,
 )
 from qianxun.retrieve.layered.table_rows import RowsShown, rows_shown
-from qianxun.text.headings import under_headings
 
 log = logging.getLogger(__name__)
 
@@ -129,8 +128,7 @@ class _Layers:
         found = await table_candidates(self.state.base, evidence, questions, self.weight)
         admitted = dict(rest)
         for key, candidate in found.tables.items():
-            chunk = candidate.found.chunk
-            by = credit(expansions, under_headings(chunk.text, chunk.headings))
+            by = credit(expansions, candidate.found.chunk, evidence.criteria.folded)
             score = expansions[by.at].weight * found.score(key, self._fits(found, key))
             if by.is_found or self.state.is_admitted(score, layer.threshold):
                 score = max(score, rest[key].score if key in rest else 0.0)
@@ -195,7 +193,7 @@ class _Layers:
         found = self._first[key]
         candidate, fits, similarity = found.tables[key], self._fits(found, key), found.similarity(key)
         chunk, head = candidate.found.chunk, candidate.head
-        details = found.evidence.details(candidate.found)
+        details = found.evidence.details(found.evidence.candidates.pool.scored(chunk))
         details["similarity"] = None if similarity is None else round(similarity, 4)
         if fits is not None:
             parts = {"score": fits.score, "title": fits.title, "headers": fits.headers, "type": fits.type}

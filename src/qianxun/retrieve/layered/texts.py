@@ -93,7 +93,7 @@ class _Layers:
             return rest
         admitted = dict(rest)
         for found in await evidence.first(evidence.fused.keys.tolist(), self.search_k):
-            by = credit(expansions, under_headings(found.chunk.text, found.chunk.headings))
+            by = credit(expansions, found.chunk, self.state.base.chunks.folded)
             weight, key = expansions[by.at].weight, found.chunk.key
             admission = self._admit(evidence, found, by.details())
             relevance = self._relevance(evidence, evidence.candidates.plan.queries[by.at], found)

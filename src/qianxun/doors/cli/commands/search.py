@@ -19,10 +19,10 @@ from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, 
 from qianxun.doors.cli.views.drawing import arm_label, excerpt, label, place_of, printable, show_degraded
 from qianxun.doors.cli.views.explain import (
     described_why,
+    figures_of,
     show_hit,
     show_query,
     show_why,
-    sums_of,
 )
 
 if TYPE_CHECKING:
@@ -111,11 +111,13 @@ def _show_all(start: str, request: Request, base: KnowledgeBase, answer: Recall,
 
 
 def _show_explained(console: Console, answer: Recall, explained: Explained) -> None:
-    sums = sums_of(explained)
+    from qianxun.core.explanation import NO_DECISIONS
+
+    known = figures_of(explained)
     show_query(console, answer)
     for rank, hit in enumerate(answer.results, 1):
         print_folded(console, _title(rank, hit, with_arms=False), 10, hanging=10)
-        show_hit(console, hit, sums.get(hit.chunk.chunk_id))
+        show_hit(console, hit, *known.get(hit.chunk.chunk_id, (None, NO_DECISIONS)))
         print_folded(console, excerpt(hit.chunk, answer.query), 4)
         console.print()
 
@@ -127,11 +129,11 @@ def _explained_json(
         return document
     if request.explain:
         from qianxun.core.codec.wire import to_wire
+        from qianxun.core.explanation import NO_DECISIONS
 
-        sums = sums_of(explained)
+        known = figures_of(explained)
         for chunk in document["chunks"]:
-            figures = sums.get(chunk["chunk_id"])
-            chunk["explain"] = to_wire(figures) if figures is not None else None
+            chunk["explain"], chunk["decisions"] = map(to_wire, known.get(chunk["chunk_id"], (None, NO_DECISIONS)))
     if explained.chunk is not None:
         document["why"] = described_why(explained.chunk, request.command(start, explained.chunk))
     return document

@@ -13,7 +13,7 @@ from qianxun.doors.cli.i18n import print_folded, tr
 from qianxun.doors.cli.views.drawing import arm_label, bars, label, labelled, milliseconds, padded, place_of
 
 if TYPE_CHECKING:
-    from qianxun.core.explanation import Explained, Explanation, Sum
+    from qianxun.core.explanation import Decisions, Explained, Explanation, Sum
     from qianxun.core.types import ArmScore, Found, Recall, StepTime
 
 COLOURS = {"vector": "cyan", "keyword": "yellow", "qa": "magenta", "rerank": "blue"}
@@ -51,8 +51,8 @@ def _step(step: StepTime) -> str:
     return f"{name} {milliseconds(step.seconds)}{count}"
 
 
-def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
-    """Below a result's title: its arms as bars, the sum in figures, its tier and the words it holds."""
+def show_hit(console: Console, hit: Found, figures: Sum | None, decisions: Decisions) -> None:
+    """Below a result's title: its arms as bars, the sum in figures, its tier and words, and what people decided."""
     labelled(console, tr("编号", "id"), hit.chunk.chunk_id)
     _bars(console, hit.arms, hit.rerank)
     if figures is not None:  # the score of a pinned one is people's, and no sum
@@ -63,6 +63,14 @@ def show_hit(console: Console, hit: Found, figures: Sum | None) -> None:
         put = f"规则 {hit.pinned}：这个问题先给它，分数记为 1", f"rule {hit.pinned} puts it first: its score is 1"
         labelled(console, tr("规则", "rule"), tr(*put))
     labelled(console, tr("层级", "tier"), _tier(hit.tier, hit.matched, hit.coverage, _similarity(hit.arms)))
+    _show_decisions(console, decisions)
+
+
+def _show_decisions(console: Console, decisions: Decisions) -> None:
+    from qianxun.engine.display import decision_texts
+
+    for zh, en in decision_texts(decisions):
+        labelled(console, tr("决定", "decided"), tr(zh, en))
 
 
 def _bars(console: Console, arms: Mapping[str, ArmScore], rerank: float | None) -> None:
@@ -145,6 +153,7 @@ def show_why(console: Console, why: Explanation, command: str) -> None:
         labelled(console, tr("得分", "score"), formula(why.sum))
     if why.tier is not None or why.matched:
         labelled(console, tr("层级", "tier"), _tier(why.tier, why.matched, why.coverage, why.similarity))
+    _show_decisions(console, why.decisions)
     if command:
         print_folded(
             console, Text(tr("→ 这样会返回它：", "→ This returns it: ") + tr(*change_texts(why))), 2, hanging=2
@@ -177,7 +186,7 @@ def described_why(why: Explanation, command: str) -> dict[str, Any]:
     }
 
 
-def sums_of(explained: Explained) -> dict[str, Sum]:
+def figures_of(explained: Explained) -> dict[str, tuple[Sum, Decisions]]:
     """By chunk id: the results that are shown come from another search than those that are explained."""
-    hits = explained.answer.results
-    return {hit.chunk.chunk_id: figures for hit, figures in zip(hits, explained.sums, strict=True)}
+    known = zip(explained.answer.results, explained.sums, explained.decisions, strict=True)
+    return {hit.chunk.chunk_id: (figures, decisions) for hit, figures, decisions in known}

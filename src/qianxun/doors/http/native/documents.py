@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AwareDatetime,
     BaseModel,
@@ -46,8 +45,8 @@ from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of,
 from qianxun.doors.http.field_errors import InvalidField, blaming
 from qianxun.doors.http.native.bases import DeletedWithReceipt, Purge
 from qianxun.doors.http.native.uploads import Form, received
-from qianxun.doors.http.openapi import returns
-from qianxun.doors.http.request_models import RequestModel
+from qianxun.doors.http.openapi import file_form, returns
+from qianxun.doors.http.request_models import RequestModel, answered_as_validation
 from qianxun.doors.http.response_models import enveloped, listed, of, response
 from qianxun.doors.http.responses import Envelope, success
 from qianxun.engine.engine import Engine
@@ -199,15 +198,12 @@ def _request_body(text: type[NewDocument]) -> dict[str, Any]:
     """Documents the two forms of a document; the handler reads them itself, to stream the second."""
     as_json = text.model_json_schema()
     as_json["properties"]["pairs"]["items"] = as_json.pop("$defs")["Pair"]
-    as_form = FileFields.model_json_schema()
-    fields = as_form["properties"]
-    fields["file"] = {"type": "string", "format": "binary", "description": "文件本身"}
+    as_form = file_form(FileFields)
+    fields = as_form["multipart/form-data"]["schema"]["properties"]
     for name, kind in (("tags", "列表"), ("metadata", "键值对"), ("access", "访问标签的列表")):
         example = json.dumps(FIELD_EXAMPLES[name])
         fields[name] = {"type": "string", "description": f"JSON 写的{kind}", "examples": [example]}
-    as_form["required"] = ["file"]
-    content = {"application/json": {"schema": as_json}, "multipart/form-data": {"schema": as_form}}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": as_json}, **as_form}}}
 
 
 # ── responses ────────────────────────────────────────────────────────────────────────────────────
@@ -393,10 +389,8 @@ async def _add(engine: Engine, base: int, request: Request, doc_id: str, choices
 async def _add_text(engine: Engine, base: int, request: Request, doc_id: str, wait: bool) -> Accepted:
     raw = await request.body()
     parse = (Replacement if doc_id else NewDocument).model_validate_json
-    try:
+    with answered_as_validation():
         body = parse(raw) if len(raw) <= PARSED_INLINE else await asyncio.to_thread(parse, raw)
-    except ValidationError as error:
-        raise RequestValidationError(error.errors(include_url=False, include_input=False)) from error
     document = Document(
         id=_document_id(doc_id, body.doc_id) or secrets.token_hex(10),
         content=body.content,
@@ -452,10 +446,8 @@ def _file_fields(form: Form) -> FileFields:
         fields["metadata"] = _json("metadata", fields["metadata"], dict)
     if fields.get("access"):
         fields["access"] = _json("access", fields["access"], list)
-    try:
+    with answered_as_validation():
         return FileFields.model_validate({name: value for name, value in fields.items() if value != ""})
-    except ValidationError as error:
-        raise RequestValidationError(error.errors(include_url=False, include_input=False)) from error
 
 
 def _json(field: str, text: str, kind: type) -> Any:

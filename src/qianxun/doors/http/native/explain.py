@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import Field
 
 from qianxun.core.codec.wire import written_explained
-from qianxun.core.explanation import Explanation, Sum
+from qianxun.core.explanation import Decisions, Explanation, Sum
 from qianxun.core.limits import CHUNK_ID_LIMIT
 from qianxun.core.types import Found
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
@@ -29,7 +29,7 @@ class ExplainRequest(Search):
     )
 
 
-FoundExplained: Final = response("FoundExplained", Found, sum=of(Sum))
+FoundExplained: Final = response("FoundExplained", Found, sum=of(Sum), decisions=of(Decisions))
 RetrievedExplained: Final = retrieved("RetrievedExplained", chunks=listed(FoundExplained))
 ExplanationInfo: Final = response(
     "ExplanationInfo",

@@ -37,7 +37,7 @@ from qianxun.doors.http.console.searches import (
 from qianxun.doors.http.context import TenantEngine, Writer, recall_slot
 from qianxun.engine.admin.evaluation_sets import DEFAULT_SET, Evaluations
 from qianxun.engine.admin.replay import replay
-from qianxun.engine.display import change_texts, filter_text, reason_texts
+from qianxun.engine.display import change_texts, decision_texts, filter_text, reason_texts
 from qianxun.engine.engine import Engine
 
 PAGE: Final = Page(
@@ -232,6 +232,7 @@ async def why(request: Request, engine: TenantEngine) -> Response:
     found = explained.chunk
     values: dict[str, Any] = {"why": found, "base": base, "search": search, "label": label, "arm_label": arm_label}
     values |= {"reason": Text(*reason_texts(found)), "change": Text(*change_texts(found)), "again": None}
+    values["decisions"] = [Text(*one) for one in decision_texts(found.decisions)]
     if found.changes:
         values["again"] = changed_search(search, side, found.changes).parameters()
     values["title"] = _title(found)

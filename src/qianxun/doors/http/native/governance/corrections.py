@@ -84,11 +84,19 @@ class ImportedCorrections(RequestModel):
     corrections: list[dict[str, Any]] = Field(max_length=IMPORTED_AT_ONCE, description="导出的 list，原样")
 
 
+DecisionBody = Annotated[Decision, Body(openapi_examples=request_examples("decision"))]
+UNSIGNED: Final = Decision()  # the body may be left out
+DEFAULT_PROPOSAL: Final = SavedProposal()
 CorrectionInfo: Final = of(Correction)
 CorrectionPage: Final = response("CorrectionPage", list=listed(CorrectionInfo), next=int | None, counts=dict[str, int])
 CorrectionList: Final = response("CorrectionList", list=listed(CorrectionInfo))
 ExportedCorrections: Final = response("ExportedCorrections", list=list[dict[str, Any]])
 SavedProposalInfo: Final = response("SavedProposalInfo", set=of(EvaluationSet), case=of(Case))
+
+
+def changes(model: Any = CorrectionInfo) -> dict[str, Any]:
+    """Arguments of a route that changes something, and answers with what it made of it."""
+    return {"dependencies": [Writer], **returns(enveloped(model), 400, 404, 413, 422, 507)}
 
 
 @router.get("", summary="更正", **returns(enveloped(CorrectionPage), 404, 422))
@@ -112,13 +120,7 @@ async def page(
     return success({"list": to_wire(found), "next": found[-1].id if len(found) == limit else None, "counts": counts})
 
 
-@router.post(
-    "",
-    summary="更正片段、文档，或一个问题的结果",
-    status_code=201,
-    dependencies=[Writer],
-    **returns(enveloped(CorrectionInfo), 400, 404, 413, 422, 507),
-)
+@router.post("", summary="更正片段、文档，或一个问题的结果", status_code=201, **changes())
 async def add(
     knowledge_base_id: BaseId,
     engine: TenantEngine,
@@ -147,12 +149,7 @@ async def export(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     return success({"list": await engine.governance.corrections.export(knowledge_base_id)})
 
 
-@router.post(
-    "/import",
-    summary="导入更正",
-    dependencies=[Writer],
-    **returns(enveloped(CorrectionList), 400, 404, 413, 422, 507),
-)
+@router.post("/import", summary="导入更正", **changes(CorrectionList))
 async def import_all(
     knowledge_base_id: BaseId,
     engine: TenantEngine,
@@ -168,45 +165,24 @@ async def get(knowledge_base_id: BaseId, correction_id: CorrectionId, engine: Te
     return success(to_wire(await engine.governance.corrections.get(knowledge_base_id, correction_id)))
 
 
-@router.post(
-    "/{correction_id}/undo",
-    summary="撤销",
-    dependencies=[Writer],
-    **returns(enveloped(CorrectionInfo), 400, 404, 413, 422, 507),
-)
+@router.post("/{correction_id}/undo", summary="撤销", **changes())
 async def undo(
-    knowledge_base_id: BaseId,
-    correction_id: CorrectionId,
-    engine: TenantEngine,
-    body: Annotated[Decision | None, Body(openapi_examples=request_examples("decision"))] = None,
+    knowledge_base_id: BaseId, correction_id: CorrectionId, engine: TenantEngine, body: DecisionBody = UNSIGNED
 ) -> Response:
     """恢复文档自己的文字、名称或元数据；记录留着，可以再次应用。也用来否决一条提议。"""
-    by = body.author if body is not None else ""
-    return success(to_wire(await engine.governance.corrections.undo(knowledge_base_id, correction_id, author=by)))
+    corrections = engine.governance.corrections
+    return success(to_wire(await corrections.undo(knowledge_base_id, correction_id, author=body.author)))
 
 
-@router.post(
-    "/{correction_id}/apply",
-    summary="应用提议，或重做撤销的",
-    dependencies=[Writer],
-    **returns(enveloped(CorrectionInfo), 400, 404, 413, 422, 507),
-)
+@router.post("/{correction_id}/apply", summary="应用提议，或重做撤销的", **changes())
 async def apply(
-    knowledge_base_id: BaseId,
-    correction_id: CorrectionId,
-    engine: TenantEngine,
-    body: Annotated[Decision | None, Body(openapi_examples=request_examples("decision"))] = None,
+    knowledge_base_id: BaseId, correction_id: CorrectionId, engine: TenantEngine, body: DecisionBody = UNSIGNED
 ) -> Response:
-    by = body.author if body is not None else ""
-    return success(to_wire(await engine.governance.corrections.apply(knowledge_base_id, correction_id, author=by)))
+    corrections = engine.governance.corrections
+    return success(to_wire(await corrections.apply(knowledge_base_id, correction_id, author=body.author)))
 
 
-@router.post(
-    "/{correction_id}/move",
-    summary="指给另一个片段",
-    dependencies=[Writer],
-    **returns(enveloped(CorrectionInfo), 400, 404, 413, 422, 507),
-)
+@router.post("/{correction_id}/move", summary="指给另一个片段", **changes())
 async def move(
     knowledge_base_id: BaseId,
     correction_id: CorrectionId,
@@ -218,20 +194,14 @@ async def move(
     return success(to_wire(moved))
 
 
-@router.post(
-    "/{correction_id}/case",
-    summary="把提议存为评测集的一题",
-    status_code=201,
-    dependencies=[Writer],
-    **returns(enveloped(SavedProposalInfo), 400, 404, 413, 422, 507),
-)
+@router.post("/{correction_id}/case", summary="把提议存为评测集的一题", status_code=201, **changes(SavedProposalInfo))
 async def save_as_case(
     knowledge_base_id: BaseId,
     correction_id: CorrectionId,
     engine: TenantEngine,
-    body: Annotated[SavedProposal | None, Body(openapi_examples=request_examples("saved_proposal"))] = None,
+    body: Annotated[SavedProposal, Body(openapi_examples=request_examples("saved_proposal"))] = DEFAULT_PROPOSAL,
 ) -> Response:
     """只记下该找到什么，不改变任何结果。"""
-    name = body.set_name if body is not None else DEFAULT_SET
-    found, case = await engine.governance.corrections.save_as_case(knowledge_base_id, correction_id, name)
+    corrections = engine.governance.corrections
+    found, case = await corrections.save_as_case(knowledge_base_id, correction_id, body.set_name)
     return success({"set": to_wire(found), "case": to_wire(case)}, 201)

@@ -8,20 +8,30 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.background import BackgroundTask
 
 from qianxun.core.codec.wire import to_wire
-from qianxun.core.limits import MIB
+from qianxun.core.limits import MIB, NAME_LIMIT
 from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of, write_slot
 from qianxun.doors.http.native.uploads import FOLDER, received
-from qianxun.doors.http.openapi import error_responses, returns
+from qianxun.doors.http.openapi import error_responses, file_form, returns
+from qianxun.doors.http.request_models import RequestModel, answered_as_validation
 from qianxun.doors.http.responses import Envelope, success
 from qianxun.engine.admin.transfer import export_base, import_base
 
 GZIP: Final = "application/gzip"
 
 router = APIRouter(prefix="/v1/knowledge-bases", tags=["知识库"], dependencies=[Writer])
+
+
+class ImportFields(RequestModel):
+    """The fields of a form beside its file."""
+
+    name: str = Field(default="", max_length=NAME_LIMIT, description="不填则用文件里的名称", examples=["恢复的"])
+    model: str | None = Field(
+        default=None, max_length=200, description='换一个嵌入模型；"none" 则只按词语检索；不填则照旧，不再嵌入'
+    )
 
 
 class Imported(BaseModel):
@@ -62,16 +72,17 @@ def _remove(file: Path) -> None:
     "/import",
     summary="由导出的文件新建一个知识库",
     status_code=201,
-    include_in_schema=False,  # a form whose file no schema describes: docs/operations.md does
+    openapi_extra={"requestBody": {"required": True, "content": file_form(ImportFields)}},
     **returns(Envelope[Imported], 400, 404, 409, 413, 422, 507),
 )
 async def import_file(request: Request, engine: TenantEngine) -> Response:
     """文件先整个读过、与校验和比对，才开始写；中途失败的，写下的全部撤去。更大的文件用 `qianxun kb import`。"""
     settings = service_of(request).settings
     async with received(request, settings.folder, settings.parsing.file_megabytes * MIB) as form:
-        given = {name: form.fields[name][-1] for name in ("name", "model") if form.fields.get(name)}
+        with answered_as_validation():
+            given = ImportFields.model_validate({name: sent[-1] for name, sent in form.fields.items() if sent[-1]})
         async with write_slot(request):
-            made = await import_base(engine, form.path, name=given.get("name", ""), model=given.get("model"))
+            made = await import_base(engine, form.path, name=given.name, model=given.model)
     base = made.knowledge_base
     found = {"knowledge_base_id": base.id, "name": base.name, "documents": made.documents, "chunks": made.chunks}
     return success(to_wire(found), 201)
