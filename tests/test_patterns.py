@@ -34,7 +34,7 @@ METHODS = SCANS | ANCHORED
 BOUNDED_REPEAT = 200  # a repeat with a bound is a constant
 LENGTHS = {
     **dict.fromkeys((16, 20, 24, 28, 32, 40, 60, 80, 100, 120, 140, 160), 0.02),
-    **{320: 0.04, 640: 0.08, 1_250: 0.03, 5_000: 0.004},
+    **{320: 0.04, 640: 0.08, 1_250: 0.03, 5_000: 0.004, 20_000: 0.01},
 }
 """From short to long, so that what is worse than a square is noticed before it takes minutes; seconds to begin with."""
 ALPHABET = "a", "A", "1", " ", "\n", "中", "。", "-", ".", "|", "\x00"
