@@ -408,6 +408,15 @@ def test_a_unit_that_stands_on_a_line_above_the_table_is_that_of_its_values(abov
     assert ask("营业收入是多少", span.table).text == "18,930"
 
 
+def test_a_unit_that_begins_the_text_below_the_table_is_that_of_its_values() -> None:
+    rows = "| 职级 | 一线城市 |\n| --- | --- |\n| 经理 | 600 |\n| 员工 | 450 |"
+    (span,) = read_structure(f"## 住宿标准\n\n{rows}\n\n单位：元/晚。超出的部分由本人承担。", "markdown").tables
+    assert ask("经理一线城市是多少", span.table).text == "600元/晚"
+    first, second = read_structure(f"## 住宿\n\n{rows}\n\n单位：千元\n\n{rows}", "markdown").tables
+    assert ask("经理一线城市是多少", first.table).text == "600"
+    assert ask("经理一线城市是多少", second.table).text == "600千元"
+
+
 def test_a_unit_that_is_asked_for_is_that_of_the_column() -> None:
     assert ask("首付款的金额是多少万元", PAYMENTS).text == "15万元"
     assert not ask("首付款和尾款的金额合计是多少美元", PAYMENTS).sure

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from qianxun.core.documents import (
@@ -28,15 +28,15 @@ from qianxun.ingest.tables.grid import render
 from qianxun.ingest.tables.pipes import title_from
 
 _GAP = "\n\n"
-_UNIT_LINE = re.compile(r"[（(【\[]?(?:(?:金额|计量|货币|数量|计价)的?)?单位[:：][^。；;\n]{1,20}")
+_UNIT = re.compile(r"[（(【\[]?(?:(?:金额|计量|货币|数量|计价)的?)?单位[:：][^。；;\n]{1,20}(?=[。；;\n]|$)")
 _INDENTED = ("markdown", "html")  # formats whose paragraphs may be program code or nested lists
 
 
 def assemble(parsed: ParsedFile) -> Text:
     """Blocks separated by blank lines, normalised one by one, with marks, table spans and page starts.
 
-    A table without a title gets the file's, and the unit that a line of its own states above it; its text stays as the
-    file shows it. Plain text stays whole.
+    A table without a title gets the file's, and the unit that the text right above or below it states; its text stays
+    as the file shows it. Plain text stays whole.
     """
     if parsed.text is not None:
         return parsed.text
@@ -44,7 +44,8 @@ def assemble(parsed: ParsedFile) -> Text:
     marks: list[Mark] = []
     tables: list[TableSpan] = []
     pages: list[PageStart] = []
-    offset, above = 0, ""  # the paragraph right before
+    around: list[tuple[TableSpan | None, str]] = []  # tables, and the paragraphs between them
+    offset = 0
     for block in parsed.blocks:
         body, rows = _body(block, indent=parsed.format in _INDENTED)
         if not body:
@@ -54,20 +55,39 @@ def assemble(parsed: ParsedFile) -> Text:
             pages.append(PageStart(start, block.page))
         if isinstance(block, Heading):
             marks.append(Mark(start, block.level, body))
+            around.append((None, ""))
         elif isinstance(block, Paragraph):
             if block.opens:
                 marks.append(Mark(start, block.level, normalise(block.opens)))
+            around.append((None, body))
         else:
             row_starts = tuple(start + row for row in rows)
             table = block.table if block.table.title else replace(block.table, title=parsed.title)
-            if _UNIT_LINE.fullmatch(above):
-                table = replace(table, notes="\n".join(filter(None, (above, table.notes))))
             tables.append(TableSpan(start, start + len(body), table, row_starts))
+            around.append((tables[-1], ""))
             if len(block.row_pages) == len(row_starts):
                 pages.extend(_page_starts(row_starts, block.row_pages, pages[-1].page if pages else None))
         parts.append(body)
-        offset, above = start + len(body), body if isinstance(block, Paragraph) else ""
-    return Text(_GAP.join(parts), tuple(marks), tuple(tables), tuple(pages))
+        offset = start + len(body)
+    return Text(_GAP.join(parts), tuple(marks), tuple(_state_units(around)), tuple(pages))
+
+
+def _state_units(around: Sequence[tuple[TableSpan | None, str]]) -> Iterator[TableSpan]:
+    """The tables, each with the unit that is all of the line above it, or begins the text below it.
+
+    A line between two tables that says nothing but a unit is the second one's.
+    """
+    nothing = (None, "")
+    for (_, above), (span, _), (_, below), (following, _) in zip(
+        [nothing, *around], around, [*around[1:], nothing], [*around[2:], nothing, nothing], strict=False
+    ):
+        if span is None:
+            continue
+        stated = _UNIT.fullmatch(above) or _UNIT.match(below)
+        if stated and not (stated.string is below and following and stated.end() == len(below)):
+            notes = "\n".join(filter(None, (stated.group(), span.table.notes)))
+            span = replace(span, table=replace(span.table, notes=notes))
+        yield span
 
 
 def _page_starts(starts: Iterable[int], rows: Iterable[int], page: int | None) -> Iterator[PageStart]:
