@@ -42,7 +42,6 @@ def assemble(parsed: ParsedFile) -> Text:
         return parsed.text
     parts: list[str] = []
     marks: list[Mark] = []
-    tables: list[TableSpan] = []
     pages: list[PageStart] = []
     around: list[tuple[TableSpan | None, str]] = []  # tables, and the paragraphs between them
     offset = 0
@@ -63,8 +62,7 @@ def assemble(parsed: ParsedFile) -> Text:
         else:
             row_starts = tuple(start + row for row in rows)
             table = block.table if block.table.title else replace(block.table, title=parsed.title)
-            tables.append(TableSpan(start, start + len(body), table, row_starts))
-            around.append((tables[-1], ""))
+            around.append((TableSpan(start, start + len(body), table, row_starts), ""))
             if len(block.row_pages) == len(row_starts):
                 pages.extend(_page_starts(row_starts, block.row_pages, pages[-1].page if pages else None))
         parts.append(body)
