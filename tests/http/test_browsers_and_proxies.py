@@ -91,5 +91,6 @@ def test_the_root_says_what_this_is_and_where_to_go(tmp_path: Path) -> None:
             assert {told["docs"], told["healthz"]} == {"/docs", "/healthz"}
             page = await asked.http.get("/", headers={"accept": "text/html,*/*;q=0.8"})
             assert (page.status_code, page.headers["location"]) == (303, "console/bench")
+            assert (await asked.http.get("/console")).headers["location"] == "console/bench"
 
     asyncio.run(story())

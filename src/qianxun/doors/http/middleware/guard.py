@@ -33,7 +33,7 @@ from qianxun.doors.http.responses import error_response, path_exists, prefers_en
 from qianxun.engine.governance.tokens import looks_like_token
 from qianxun.engine.operations import KeyHolder
 
-OPEN: Final = frozenset({"/", "/healthz", "/readyz", "/console/sign-in"})  # need no key
+OPEN: Final = frozenset({"/", "/console", "/healthz", "/readyz", "/console/sign-in"})  # need no key
 OPEN_FILES: Final = "/console/static/"
 # Pages: a browser that signed in sends its cookie. Nowhere else does a cookie count.
 PAGES: Final = ("/console/", "/docs", "/openapi.json")

@@ -22,7 +22,12 @@ LINKS: Final = {
 
 @router.get("/", include_in_schema=False)
 async def landing(request: Request) -> Response:
-    """The link is relative: a proxy may have put the service below a path."""
     if "text/html" not in request.headers.get("accept", ""):
         return success({"name": "qianxun", "version": installed_version(), **LINKS})
+    return await console()
+
+
+@router.get("/console", include_in_schema=False)
+async def console() -> Response:
+    """The first page. The link is relative: a proxy may have put the service below a path."""
     return Response(status_code=303, headers={"location": LINKS["console"].removeprefix("/")})
