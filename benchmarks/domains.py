@@ -7,8 +7,9 @@ not looked at since (but for what the check dropped), ``second`` was looked at a
 ``third`` and ``third_kept`` (judgments, hospital records, rules, a university's pages, insurance, tables) were written
 by somebody else; only ``third`` was looked at. So were ``fourth`` and ``fourth_kept`` (a zoo's rules, a contract, a
 manual, a price list, a judgment, a hospital's record …), later and with more questions in everyday words or without an
-answer; ``fourth`` was looked at after it had been measured once. Their ``sentences.jsonl`` are right and wrong ones for
-the check.
+answer; ``fourth`` was looked at after it had been measured once; and ``fifth`` and ``fifth_kept`` (annual reports, a
+rental case, discharge records, pet insurance, a manual, news …), a third of whose questions have no answer. Their
+``sentences.jsonl`` are right and wrong ones for the check.
 ``ingest.jsonl`` asks of the files under ``../shared/data/ingest``; it has no text of theirs beyond the fact that is
 expected.
 """
@@ -79,6 +80,8 @@ NAMES = (
     "own_third_kept",
     "own_fourth",
     "own_fourth_kept",
+    "own_fifth",
+    "own_fifth_kept",
     *FILES,
     "pages_open",
     "pages_kept",
