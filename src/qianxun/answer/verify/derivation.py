@@ -24,7 +24,7 @@ Derivation: TypeAlias = Literal["surely", "possibly", "no"]
 T = TypeVar("T", Day, Clock)
 
 MOST: Final = 40  # figures that are worked with: with more of them any number follows from some two
-MOST_TWICE: Final = 10  # … in two steps
+MOST_TWICE: Final = 16  # … in two steps
 FEW: Final = 3  # of a kind, of which any may be meant
 LIKELY: Final = 0.35  # results near a figure, of the numbers that may be there: a sentence that says that it computes
 UNLIKELY: Final = 0.02  # … and one that does not
@@ -43,6 +43,7 @@ _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
 _NEXT_DAY: Final = re.compile("次日|翌日|第二天|隔天|隔日")
 _MONTH: Final = re.compile(r"[^个]{1,3}月份?")  # of a date
 _ANY_YEAR: Final = 2023  # of two dates without one
+_MONTH_SECONDS, _YEAR_SECONDS = 30.0 * 86_400, 365.0 * 86_400
 _DAY_MINUTES: Final = 24 * 60
 _PERIODS: Final = (3.0, 4.0, 6.0, 7.0, 12.0, 24.0, 30.0, 52.0, 60.0, 365.0)  # months of a quarter … days of a year
 _RATE: Final = re.compile("每|[日月季年]均|全年|一年|半年|一季|季度|一周|一天|一个月")
@@ -89,8 +90,11 @@ def _from(
     wanted = _Wanted(figure, hedge)
     clause = clause_of(figure, fold(text))
     computes = _COMPUTES.search(clause) is not None
-    if computes and any(map(wanted.is_met, _lapses(figure, pool, shown))):
-        return "surely"
+    if any(map(wanted.is_met, _lapses(figure, pool, shown))):
+        if computes:
+            return "surely"
+        if sum(isinstance(one, Day | Clock) for one in pool) <= MOST_TWICE:
+            return "possibly"
     periods = _PERIODS if _RATE.search(fold(text)) else ()
     own, all_ = (
         [one for one in _quantities(known, wanted) if one.kind != wanted.kind or one.value not in wanted.values]
@@ -98,8 +102,12 @@ def _from(
     )
     if any(wanted.is_met(one, is_quotient) for one, is_quotient in _results(own, wanted.kind)):
         return "surely"
+    if any(map(wanted.is_met, _converted(all_, wanted.kind))):
+        return "possibly"
     if _are_few(all_, wanted.kind) and any(wanted.is_met(one) for one in _parts(all_, wanted.kind)):
         return "surely"
+    if len(all_) > MOST:  # a table: its cells are added, not multiplied
+        all_ = [one for one in all_ if one.kind == wanted.kind]
     if len(all_) <= MOST:
         chance = _chance(wanted, list(_results(all_, wanted.kind, periods)))
         if chance <= (LIKELY if computes else UNLIKELY):
@@ -246,6 +254,14 @@ def _parts(pool: Sequence[Quantity], kind: str) -> Iterator[float]:
     yield from (value * part for value in values for share in shares for part in (share, 1 - share, 1 + share))
 
 
+def _converted(pool: Sequence[Quantity], kind: str) -> Iterator[float]:
+    """三个月 for 90天: months have no certain number of days."""
+    if kind == "月":
+        yield from (one.value / days for one in pool if one.kind == "秒" for days in (_MONTH_SECONDS, _YEAR_SECONDS / 12))
+    if kind == "秒":
+        yield from (one.value * days for one in pool if one.kind == "月" for days in (_MONTH_SECONDS, _YEAR_SECONDS / 12))
+
+
 def _sums(values: Sequence[float]) -> Iterator[float]:
     """Of three, of neighbours, such as the quarters of a row, of all."""
     if len(values) <= MOST_TWICE:
@@ -346,7 +362,9 @@ def _between(first: Day, last: Day, kind: str) -> Iterator[float]:
         months = (until.year - begin.year) * 12 + until.month - begin.month - (until.day < begin.day)
         if kind == "秒":
             yield float(amount(Decimal((until - begin).days), "天"))
-        elif kind == "月" and (until.day == begin.day or not (first.day and last.day)):
+        elif kind == "月" and not (first.day and last.day):
+            yield from (float(months), float(months + 1))
+        elif kind == "月" and until.day == begin.day:
             yield float(months)
         elif kind != "月":
             yield float(months // 12)
