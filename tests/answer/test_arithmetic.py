@@ -71,7 +71,6 @@ def test_what_follows_from_the_cited_figures_stays(reply: str) -> None:
         "首付款45万元、验收款118万元、尾款30万元，合计194万元[1][2]。",
         "首付款45万元、验收款118万元，合计193万元[1][2]。",  # it does not show the third
         "合同总金额合计193万元[1]。",  # what it cites does not have the third
-        "合同首付款为193万元[1][2]。",  # it does not say that it adds
         "2024年收入比2023年增长24%[3]。",
         "研发人员占全体员工的12.6%[3]。",
     ],
@@ -80,6 +79,12 @@ def test_what_does_not_follow_is_dropped(reply: str) -> None:
     answer = answered(reply)
     assert answer.form != "model"
     assert [flag.kind for flag in answer.flags] == ["unsupported_number", "dropped"]
+
+
+def test_what_may_be_worked_out_but_does_not_say_so_is_kept_and_flagged() -> None:
+    answer = answered("合同首付款为193万元[1][2]。")
+    assert answer.form == "model"
+    assert [(flag.kind, "没有核实" in flag.reason) for flag in answer.flags] == [("unsupported_number", True)]
 
 
 def test_the_prompt_has_the_date_of_today_and_of_every_source_that_has_one() -> None:

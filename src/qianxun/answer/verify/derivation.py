@@ -1,162 +1,450 @@
-"""Figures that follow in one step from figures that a sentence speaks of: 八成 of 168000元 and 134400元, 2.5升 of 5升
-and 二分之一, 9月4日 from 9月3日 and 次日.
+"""Figures that stand in no source because they follow from its figures: a sum, a difference, a product, a share, a lapse
+between two dates, and what follows from such a result in one more step.
 
-`arithmetic` wants a word that says what was done; here no word is needed, because the figures worked with must be those
-of the things that the sentence names or shows.
+`derived` searches, and does not ask for the word that names the operation. What it asks is whether the result may be a
+coincidence: of many results that are near each other one hits any number. It is surely derived where the sentence shows
+what it worked with, or says that it works something out and few other results are near; else possibly.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
-from itertools import combinations, permutations
-from typing import Final
+from itertools import combinations, permutations, product
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from qianxun.answer.verify.rounding import Hedge, is_rounded
 from qianxun.text.chinese import fold
-from qianxun.text.figures import Day, Figure, Number, Share, amount, figures, measured
+from qianxun.text.figures import Clock, Day, Figure, Number, Share, amount, figures, measured
 
-_MOST: Final = 8  # of a kind: with more of them any figure would follow from some two
-_FEW: Final = 3
-_NEXT_DAY: Final = re.compile("次日|翌日|第二天|隔天|隔日")
-_RATES: Final = re.compile("每|按|单价|日均|月均|[×x*]")
-_RATIO: Final = re.compile("占|比|相当|增|降|减|成|率|倍|分之|其中")
-_IN_PERIODS: Final = (  # (what it is given by, in all of what, how often)
-    ("每月|每个月|月均|/月", "季度?|三个月", 3),
-    ("每月|每个月|月均|/月", "半年|上半年|下半年", 6),
-    ("每月|每个月|月均|/月", "全?年", 12),
-    ("每季", "全?年", 4),
-    ("每[天日]", "周|星期", 7),
-    ("每周", "全?年", 52),
+Derivation: TypeAlias = Literal["surely", "possibly", "no"]
+T = TypeVar("T", Day, Clock)
+
+MOST: Final = 40  # figures that are worked with: with more of them any number follows from some two
+MOST_TWICE: Final = 16  # … in two steps
+FEW: Final = 3  # of a kind, of which any may be meant
+LIKELY: Final = 0.35  # results near a figure, of the numbers that may be there: a sentence that says that it computes
+UNLIKELY: Final = 0.02  # … and one that does not
+TWICE: Final = 0.12  # … in two steps
+DOUBTFUL: Final = 0.5  # above that a result proves nothing
+NEAR: Final = 3.0  # times: how near results are counted
+_COMPUTES: Final = re.compile(
+    "合计|共|总|之和|相加|加起来|累计|全年|[=+＋×*]|相差|差[额距值]|之差|[多少高低早晚](?:出|了|约|[\\d一二两三四五六七八九十])|增|减|降|升|涨|跌|剩|余|差"
+    "|提前|推迟|延长|缩短|节省|便宜|贵|平均|均|占|比|相当|等于|折|倍|分之|成|率|乘|每|单价|即|也就是|换算|算|历时|为期|长达|期限|租期|任期|持续|前后"
+    "|时隔|相隔|间隔|[满约近]|之?[后前]|超|不到|不足|用时|用了|耗时|之久|应[为付交缴]|届满|到期|截至|截止"
+    "|total|sum|difference|average|per|times|more|less"
 )
+_SUMS: Final = re.compile("合计|[共总]计|[总一]共|之和|相加|加起来|相差|差额|之差")
+_RESULTS: Final = re.compile(f"{_SUMS.pattern}|相当|等于|平均|倍|剩|还差|折合|换算|[多少][出了]|即|也就是|比[^，。]{{1,20}}[多少高低早晚长短]")
+_CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
+_NEXT_DAY: Final = re.compile("次日|翌日|第二天|隔天|隔日")
+_MONTH: Final = re.compile(r"[^个]{1,3}月份?")  # of a date
+_ANY_YEAR: Final = 2023  # of two dates without one
+_MONTH_SECONDS, _YEAR_SECONDS = 30.0 * 86_400, 365.0 * 86_400
+_DAY_MINUTES: Final = 24 * 60
+_PERIODS: Final = (3.0, 4.0, 6.0, 7.0, 12.0, 24.0, 30.0, 52.0, 60.0, 365.0)  # months of a quarter … days of a year
+_RATE: Final = re.compile("每|[日月季年]均|全年|一年|半年|一季|季度|一周|一天|一个月")
 
 
-def follows(
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """``count``: the number as it is written, by which others are multiplied: 60 of 60天."""
+
+    kind: str
+    value: float
+    count: float
+
+
+def derived(
     figure: Figure,
     sentence: str,
-    source: str,
-    known: Sequence[Figure],
-    named: Sequence[Figure],
+    pools: Sequence[Sequence[Figure]],
     shown: Sequence[Figure],
-    hedge: Hedge | None,
-) -> bool:
-    """Returns True if a figure of the sentence is a result of those that it shows, of ``named`` ones, those of what it
-    speaks of, or of ``known`` ones of the source, where it has so few of a kind that it is clear which are meant."""
+    hedge: Hedge | None = None,
+    source: str = "",
+) -> Derivation:
+    """Whether a figure of the sentence follows from those of one of the ``pools``, the nearest to what it speaks of
+    first. ``shown``: the other figures of the sentence, which it may start from. ``source``: what the pools are from,
+    which may count by the month, or tell of the day after."""
+    found: Derivation = "no"
+    for pool in pools:
+        one = _from(figure, sentence + source, list(dict.fromkeys((*pool, *shown))), shown, hedge)
+        if one == "surely":
+            return one
+        found = one if one == "possibly" else found
+    return found
+
+
+def _from(
+    figure: Figure, text: str, pool: Sequence[Figure], shown: Sequence[Figure], hedge: Hedge | None
+) -> Derivation:
     if isinstance(figure, Day):
-        return _is_next_day(figure, source, [one for one in known if isinstance(one, Day)])
-    if not isinstance(figure, Number | Share):
-        return False
-    numbers = [one for one in dict.fromkeys(named) if isinstance(one, Number) and not one.is_count]
-    stated = [one for one in dict.fromkeys(shown) if isinstance(one, Number) and not one.is_count]
-    kinds = Counter(_kind(one) for one in stated)
-    if any(count > 1 for count in kinds.values()):
-        numbers = [one for one in stated if kinds[_kind(one)] > 1]
+        return _is_day_after(figure, text, pool)
+    if isinstance(figure, Clock):
+        return _is_clock_after(figure, pool)
+    if not isinstance(figure, Number | Share) or _MONTH.fullmatch(figure.written):
+        return "no"
+    wanted = _Wanted(figure, hedge)
+    clause = clause_of(figure, fold(text))
+    computes = _COMPUTES.search(clause) is not None
+    if any(map(wanted.is_met, _lapses(figure, pool, shown))):
+        if computes:
+            return "surely"
+        if sum(isinstance(one, Day | Clock) for one in pool) <= MOST_TWICE:
+            return "possibly"
+    periods = _PERIODS if _RATE.search(fold(text)) else ()
+    own, all_ = (
+        [one for one in _quantities(known, wanted) if one.kind != wanted.kind or one.value not in wanted.values]
+        for known in (shown, pool)
+    )
+    if any(wanted.is_met(one, is_quotient) for one, is_quotient in _results(own, wanted.kind)):
+        return "surely"
+    if any(map(wanted.is_met, _converted(all_, wanted.kind))):
+        return "possibly"
+    if _are_few(all_, wanted.kind) and any(wanted.is_met(one) for one in _parts(all_, wanted.kind)):
+        return "surely"
+    if len(all_) > MOST:  # a table: its cells are added, not multiplied
+        all_ = [one for one in all_ if one.kind == wanted.kind]
+    if len(all_) <= MOST:
+        chance = _chance(wanted, list(_results(all_, wanted.kind, periods)))
+        if chance <= (LIKELY if computes else UNLIKELY):
+            return "surely"
+        if chance <= DOUBTFUL:
+            return "possibly"
+    if len(all_) <= MOST_TWICE:
+        chance = _chance(wanted, list(_twice(all_, wanted.kind)))
+        return "surely" if computes and chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
+    return "no"
+
+
+def clause_of(figure: Figure, sentence: str) -> str:
+    written = re.compile(rf"(?<![\d.]){re.escape(figure.written)}")
+    return next((part for part in _CLAUSES.split(sentence) if written.search(part)), "")
+
+
+def is_computing(figure: Figure, sentence: str) -> bool:
+    """Returns True if the clause of a figure says that it is worked out."""
+    return _RESULTS.search(clause_of(figure, fold(sentence))) is not None
+
+
+# ── what is compared ─────────────────────────────────────────────────────────────────────────────
+
+
+class _Wanted:
+    """A figure, and which results are it: equal, or rounded to the last digit that is written, or as it says."""
+
+    def __init__(self, figure: Number | Share, hedge: Hedge | None) -> None:
+        self.figure, self.hedge = figure, hedge
+        self.kind = kind_of(figure)
+        self.values = [float(value) for value in _amounts(figure)]
+        self.digit = _last_digit(figure)
+
+    def is_met(self, result: float, is_quotient: bool = False) -> bool:
+        for value in self.values:
+            has_decimals = "." in self.figure.written or "点" in self.figure.written
+            near = 0.5001 * self.digit if is_quotient or has_decimals else 1e-9 * max(abs(value), 1.0)
+            if abs(result - value) <= near:
+                return True
+        return self.hedge is not None and result > 0 and self._is_rounded(result)
+
+    def _is_rounded(self, result: float) -> bool:
+        assert self.hedge is not None
+        if isinstance(self.figure, Share):
+            return is_rounded(self.figure, self.hedge, Share("", (Decimal(str(result)),)))
+        size = float(amount(Decimal(1), self.figure.unit))
+        return is_rounded(self.figure, self.hedge, Number("", (Decimal(str(result / size)),), self.figure.unit))
+
+    @property
+    def step(self) -> float:
+        """What its last digit counts that is not zero, the second one at most: 100 of 33600 and of 5000."""
+        value = Decimal(str(self.values[-1] or 1.0)).normalize()
+        exponent = value.as_tuple().exponent
+        last = 10.0**exponent if isinstance(exponent, int) else 1.0
+        return max(self.digit, min(last, 10.0 ** (value.adjusted() - 1)))
+
+
+def _chance(wanted: _Wanted, results: Sequence[tuple[float, bool]]) -> float:
+    """How many of the numbers that may be near a figure are results: the chance that it is one by coincidence; 1 where
+    it is none."""
+    if not any(wanted.is_met(one, is_quotient) for one, is_quotient in results):
+        return 1.0
+    value = abs(wanted.values[-1]) or 1.0
+    near = {round(one / wanted.step) for one, _ in results if value / NEAR <= one <= NEAR * value}
+    return len(near) * wanted.step / ((NEAR - 1 / NEAR) * value)
+
+
+def kind_of(figure: Figure) -> str:
+    """What can be added to what: 元 and 万元, 天 and 天, shares."""
     if isinstance(figure, Share):
-        has_cue = hedge is not None or _RATIO.search(fold(sentence)) is not None
-        results: Iterator[Decimal] = _shares(numbers, _few_shares(known, named)) if has_cue else iter(())
-        return any(_is_result(figure, Share("", (one,)), hedge) for one in results)
-    if figure.unit == "倍":
-        ratios = (a / b for a, b in _ratios(numbers))
-        return any(_is_result(figure, Number("", (one,), "倍"), hedge) for one in ratios)
-    unit = figure.unit
-    size = amount(Decimal(1), unit)
-    known_kinds = dict.fromkeys(_kind(one) for one in known if isinstance(one, Number))
-    numbers = [one for kind in known_kinds for one in _few_numbers(kind, known, named)]
-    found = _amounts(figure, numbers, _few_shares(known, named), fold(sentence), fold(source))
-    return any(_is_result(figure, Number("", (one / size,), unit), hedge) for one in found)
+        return "share"
+    return (measured(figure.unit) or figure.unit or "number") if isinstance(figure, Number) else ""
 
 
-def _amounts(
-    figure: Number, numbers: Sequence[Number], shares: Sequence[Decimal], sentence: str, source: str
-) -> Iterator[Decimal]:
-    """In the unit that others of its kind are compared in."""
-    of_kind = [one for one in numbers if _kind(one) == _kind(figure)]
-    of_kind = of_kind or [one for one in numbers if not one.unit]  # cells whose unit is written nowhere
-    values = list(dict.fromkeys(amount(one.values[-1], one.unit) for one in of_kind))
-    if len(values) > _MOST:
-        return
-    yield from (abs(a - b) for a, b in combinations(values, 2))
-    yield from (a + b for a, b in combinations(values, 2))
-    parts = [value * share for value in values for share in shares]
-    yield from parts
-    yield from (value * (1 - share) for value in values for share in shares)
-    yield from (value * (1 + share) for value in values for share in shares)
-    if _RATES.search(sentence) or _RATES.search(source):
-        supposed = [one for one in figures(sentence) if isinstance(one, Number)]  # 3学分的课要交270元
-        counts = [one.values[-1] for one in (*supposed, *numbers) if _kind(one) != _kind(figure)][:_MOST]
-        yield from (value * count for value in (*values, *parts) for count in counts)
-        yield from (
-            value * times
-            for rate, period, times in _IN_PERIODS
-            if re.search(rate, sentence + source) and re.search(period, sentence)
-            for value in values
-        )
+def _amounts(figure: Number | Share) -> Sequence[Decimal]:
+    return figure.values if isinstance(figure, Share) else [amount(value, figure.unit) for value in figure.values]
 
 
-def _shares(numbers: Sequence[Number], shares: Sequence[Decimal]) -> Iterator[Decimal]:
-    yield from (1 - share for share in shares)
-    yield from (abs(a - b) for a, b in combinations(shares, 2))
-    for a, b in _ratios(numbers):
+def _last_digit(figure: Number | Share) -> float:
+    """What the last digit that is written counts: .01万 of 21.37万元, .001 of 12.5%."""
+    digits = re.search(r"\d+(?:\.(\d+))?", figure.written.replace(",", ""))
+    if digits is None:
+        return 0.05 if isinstance(figure, Share) and "成" in figure.written else 0.0
+    written, decimals = Decimal(digits.group()), len(digits[1] or "")
+    scale = abs(_amounts(figure)[-1] / written) if written else Decimal(1)
+    return float(scale.scaleb(-decimals))
+
+
+def _quantities(pool: Sequence[Figure], wanted: _Wanted) -> list[Quantity]:
+    """Numbers without a unit, the cells of a table, are read as those of the figure, and as those that count."""
+    found: dict[Quantity, None] = {}
+    scale = 1.0
+    if isinstance(wanted.figure, Number) and wanted.figure.digits and float(wanted.figure.digits):
+        scale = wanted.values[-1] / float(wanted.figure.digits)
+    for one in pool:
+        if isinstance(one, Day) and one.day and not one.month:  # 逾期10日
+            found[Quantity("秒", float(amount(Decimal(one.day), "天")), float(one.day))] = None
+        if not isinstance(one, Number | Share):
+            continue
+        kind, value, count = kind_of(one), float(_amounts(one)[-1]), float(one.values[-1])
+        found[Quantity(kind, value, count)] = None
+        if kind == "number" and wanted.kind not in ("number", "share", "倍"):
+            found |= {Quantity(wanted.kind, size, count): None for size in (value * scale, value)}
+    return list(found)
+
+
+# ── one step, and two ────────────────────────────────────────────────────────────────────────────
+
+
+def _results(pool: Sequence[Quantity], kind: str, periods: Sequence[float] = ()) -> Iterator[tuple[float, bool]]:
+    """What follows of a kind in one step; with whether it is a quotient, which is seldom written out in full."""
+    if kind in ("share", "倍"):
+        yield from ((one, True) for one in _ratios(pool))
+        if kind == "倍":
+            return
+    values = [one.value for one in pool if one.kind == kind]
+    shares = [one.value for one in pool if one.kind == "share"]
+    counts = [one.count for one in pool if one.kind not in (kind, "share") and one.count > 1]
+    for a, b in combinations(values, 2):
+        yield a + b, False
+        yield abs(a - b), False
+    yield from ((one, False) for one in _sums(values))
+    if kind == "share":
+        yield from ((1 - share, False) for share in shares)
+    else:
+        yield from ((part, False) for part in _parts(pool, kind))
+        yield from ((a / b, False) for a, b in _pairs_of_a_kind(pool) if b > 1 and a % b < 1e-9)
+    yield from ((sum(group) / len(group), True) for group in (values, *combinations(values, 2)) if len(group) > 1)
+    for value, count in product(values, (*counts, *periods)):
+        yield value * count, False
+        yield value / count, True
+
+
+def _are_few(pool: Sequence[Quantity], kind: str) -> bool:
+    """Returns True if it is clear which figures are meant."""
+    return all(sum(one.kind == wanted for one in pool) <= FEW for wanted in (kind, "share"))
+
+
+def _parts(pool: Sequence[Quantity], kind: str) -> Iterator[float]:
+    """不得超过容量的二分之一: a share of an amount, or what it leaves."""
+    shares = [one.value for one in pool if one.kind == "share"]
+    values = [one.value for one in pool if one.kind == kind and kind != "share"]
+    yield from (value * part for value in values for share in shares for part in (share, 1 - share, 1 + share))
+
+
+def _converted(pool: Sequence[Quantity], kind: str) -> Iterator[float]:
+    """三个月 for 90天: months have no certain number of days."""
+    if kind == "月":
+        yield from (one.value / days for one in pool if one.kind == "秒" for days in (_MONTH_SECONDS, _YEAR_SECONDS / 12))
+    if kind == "秒":
+        yield from (one.value * days for one in pool if one.kind == "月" for days in (_MONTH_SECONDS, _YEAR_SECONDS / 12))
+
+
+def _sums(values: Sequence[float]) -> Iterator[float]:
+    """Of three, of neighbours, such as the quarters of a row, of all."""
+    if len(values) <= MOST_TWICE:
+        yield from map(sum, combinations(values, 3))
+    yield from (
+        sum(values[start:end]) for start in range(len(values)) for end in range(start + 3, min(len(values), start + 16) + 1)
+    )
+    if len(values) > 3:
+        yield sum(values)
+
+
+def _ratios(pool: Sequence[Quantity]) -> Iterator[float]:
+    for a, b in _pairs_of_a_kind(pool):
         yield a / b
         yield abs(a - b) / b
         if a < b:
-            yield 1 - a / b
+            yield a / (a + b)
 
 
-def _ratios(numbers: Sequence[Number]) -> Iterator[tuple[Decimal, Decimal]]:
-    for kind in dict.fromkeys(_kind(one) for one in numbers):
-        values = list(dict.fromkeys(amount(one.values[-1], one.unit) for one in numbers if _kind(one) == kind))
-        if len(values) <= _MOST // 2:
-            yield from ((a, b) for a, b in permutations(values, 2) if b)
+def _pairs_of_a_kind(pool: Sequence[Quantity]) -> Iterator[tuple[float, float]]:
+    for kind in dict.fromkeys(one.kind for one in pool if one.kind != "share"):
+        values = list(dict.fromkeys(one.value for one in pool if one.kind == kind))
+        yield from ((a, b) for a, b in permutations(values, 2) if b > 0)
 
 
-def _few_numbers(kind: str, known: Sequence[Figure], named: Sequence[Figure]) -> list[Number]:
-    own = dict.fromkeys(one for one in known if isinstance(one, Number) and _kind(one) == kind)
-    values = {amount(one.values[-1], one.unit) for one in own}
-    chosen = own if len(values) <= _FEW else named
-    return list(dict.fromkeys(one for one in chosen if isinstance(one, Number) and _kind(one) == kind))
+def _twice(pool: Sequence[Quantity], kind: str) -> Iterator[tuple[float, bool]]:
+    """What follows from a result and the rest: 工程总价的千分之一，逾期60日."""
+    kinds = [one for one in dict.fromkeys(one.kind for one in pool) if one in (kind, "share")] or [kind]
+    for first in kinds:
+        for result, _ in dict.fromkeys(_results(pool, first)):
+            if result > 0:
+                yield from _with(Quantity(first, result, result), pool, kind)
 
 
-def _few_shares(known: Sequence[Figure], named: Sequence[Figure]) -> list[Decimal]:
-    own = dict.fromkeys(value for one in known if isinstance(one, Share) for value in one.values)
-    chosen = own if len(own) <= _FEW else (value for one in named if isinstance(one, Share) for value in one.values)
-    return list(dict.fromkeys(chosen))[:_MOST]
+def _with(one: Quantity, pool: Sequence[Quantity], kind: str) -> Iterator[tuple[float, bool]]:
+    for other in pool:
+        if one.kind == other.kind == kind:
+            yield one.value + other.value, False
+            yield abs(one.value - other.value), False
+        elif kind == one.kind and kind != "share":
+            yield one.value * other.count, False
+            if other.count > 1:
+                yield one.value / other.count, True
+        elif kind == other.kind and kind != "share":
+            yield one.count * other.value, False
+        if kind == "share" and one.kind == other.kind and other.value > 0:
+            yield one.value / other.value, True
 
 
-def _kind(figure: Number) -> str:
-    return measured(figure.unit) or figure.unit or "number"
+# ── dates and times of day ───────────────────────────────────────────────────────────────────────
 
 
-def _is_result(figure: Number | Share, result: Number | Share, hedge: Hedge | None) -> bool:
-    """Equal, or rounded to the last digit that is written, or in the direction that is said."""
-    if hedge is not None and is_rounded(figure, hedge, result):
-        return True
-    value, wanted = result.values[0], figure.values[-1]
-    return value == wanted or abs(value - wanted) * 2 <= _last_digit(figure, wanted)
+def dated(found: Sequence[Figure]) -> list[Day]:
+    """Dates; one without a year or month is of that of the date before it: 2023年4月9日…同年5月16日…同月20日."""
+    dates: list[Day] = []
+    year = month = None
+    for one in found:
+        if isinstance(one, Day):
+            year = one.year or year
+            month = one.month or (month if one.day else None)
+            dates.append(replace(one, year=year, month=month))
+    return dates
 
 
-def _last_digit(figure: Number | Share, wanted: Decimal) -> Decimal:
-    """What the last decimal that is written counts: .01万 of 21.37万元; nothing for a whole amount."""
-    digits = re.search(r"(?<!\d)(\d{1,30})\.(\d{1,30})", figure.written.replace(",", ""))
-    if digits is None:
-        return Decimal("0.01") if isinstance(figure, Share) and "%" in figure.written else Decimal(0)
-    scale = wanted / Decimal(digits.group()) if wanted else Decimal(1)
-    return abs(scale).scaleb(-len(digits[2]))
+def _lapses(figure: Number | Share, pool: Sequence[Figure], shown: Sequence[Figure]) -> Iterator[float]:
+    """The time between two dates or times of day: of those that the sentence shows, where it shows two."""
+    kind = kind_of(figure)
+    if kind == "月" or kind == "秒" or (isinstance(figure, Number) and figure.unit in ("岁", "周岁")):
+        pairs = _shown_first(dated(shown), dated(pool))
+        for first, last in pairs:
+            yield from _between(first, last, kind)
+    if kind == "秒":
+        clocks = [one for one in pool if isinstance(one, Clock)]
+        own = [one for one in shown if isinstance(one, Clock)]
+        for begin, end in _shown_first(own, clocks):
+            for since, until in product(begin.minutes, end.minutes):
+                yield float(amount(Decimal((until - since) % _DAY_MINUTES), "分钟"))
 
 
-def _is_next_day(day: Day, source: str, known: Sequence[Day]) -> bool:
-    if day.day is None or not _NEXT_DAY.search(source):
-        return False
-    for one in known:
-        if one.month is None or one.day is None:
-            continue
+def _shown_first(shown: Sequence[T], pool: Sequence[T]) -> Iterator[tuple[T, T]]:
+    if len(set(shown)) > 1:
+        yield from permutations(shown[:MOST_TWICE], 2)
+    elif shown:
+        yield from (pair for other in pool[:MOST] for pair in ((shown[0], other), (other, shown[0])))
+    else:
+        yield from permutations(pool[:MOST_TWICE], 2)
+
+
+def _between(first: Day, last: Day, kind: str) -> Iterator[float]:
+    """From one date to another, the last day included or not."""
+    if first.year and last.year and kind != "秒":
+        years = abs(first.year - last.year)
+        yield float(years * 12 if kind == "月" else years)
+    begin, end = _date(first), _date(last)
+    if bool(first.year) != bool(last.year) or not (first.month and last.month) or not begin or not end or end <= begin:
+        return
+    for until in (end, end + timedelta(days=1)):
+        months = (until.year - begin.year) * 12 + until.month - begin.month - (until.day < begin.day)
+        if kind == "秒":
+            yield float(amount(Decimal((until - begin).days), "天"))
+        elif kind == "月" and not (first.day and last.day):
+            yield from (float(months), float(months + 1))
+        elif kind == "月" and until.day == begin.day:
+            yield float(months)
+        elif kind != "月":
+            yield float(months // 12)
+
+
+def _is_day_after(day: Day, text: str, pool: Sequence[Figure]) -> Derivation:
+    """A date that is so many days, months or years before or after another; 次日."""
+    times = [one for one in pool if isinstance(one, Number) and kind_of(one) in ("月", "秒") and one.values[0] < 3_000]
+    days = [one for one in dated(pool) if one.written != day.written and one.month and one.day]
+    hits = 0
+    for known, time in product(days[:MOST_TWICE], times[:MOST_TWICE]):
+        hits += any(_is_day(day, known.year, one) for one in _moved(known, time))
+    is_next = _NEXT_DAY.search(text) is not None
+    is_next = is_next and any(_is_day(day, one.year, moved) for one in days for moved in _moved(one, None))
+    if not hits and not is_next:
+        return "no"
+    return "surely" if is_next or len(days) * len(times) <= MOST_TWICE else "possibly"
+
+
+def _moved(known: Day, time: Number | None) -> Iterator[date]:
+    begin = _date(known)
+    if begin is None:
+        return
+    if time is None:
+        yield begin + timedelta(days=1)
+        return
+    size = int(amount(time.values[-1], time.unit))
+    for sign in (1, -1):
         try:
-            after = date(one.year or day.year or 2000, one.month, one.day) + timedelta(days=1)
-        except ValueError:  # 2月30日
+            if kind_of(time) == "月":
+                months = begin.year * 12 + begin.month - 1 + sign * size
+                moved = date(months // 12, months % 12 + 1, min(begin.day, 28))
+                moved += timedelta(days=begin.day - moved.day)
+            else:
+                moved = begin + timedelta(seconds=sign * size)
+        except (ValueError, OverflowError):
             continue
-        if (after.month, after.day) == (day.month or after.month, day.day) and day.year in (None, after.year):
-            return True
-    return False
+        yield from (moved, moved - timedelta(days=1), moved + timedelta(days=1))
+
+
+def _is_day(day: Day, year: int | None, moved: date) -> bool:
+    is_year = day.year is None or year is None or day.year == moved.year
+    return is_year and (day.month or moved.month) == moved.month and (day.day or moved.day) == moved.day
+
+
+def _is_clock_after(clock: Clock, pool: Sequence[Figure]) -> Derivation:
+    clocks = [one for one in pool if isinstance(one, Clock) and one.written != clock.written]
+    times = [one for one in pool if isinstance(one, Number) and kind_of(one) == "秒"]
+    for known, time in product(clocks[:MOST_TWICE], times[:MOST_TWICE]):
+        minutes = int(amount(time.values[-1], time.unit)) // 60
+        if any(one in clock.minutes for at in known.minutes for one in ((at + minutes) % 1440, (at - minutes) % 1440)):
+            return "surely" if len(clocks) * len(times) <= MOST_TWICE else "possibly"
+    return "no"
+
+
+def _date(day: Day) -> date | None:
+    try:
+        return date(day.year or _ANY_YEAR, day.month or 1, day.day or 1)
+    except ValueError:  # 2月30日
+        return None
+
+
+# ── what is worked out wrongly ───────────────────────────────────────────────────────────────────
+
+
+def is_miscalculated(figure: Figure, sentence: str, known: Sequence[Figure], sources: str) -> bool:
+    """Returns True if a sentence shows figures and gives as their sum or difference what is neither: 200元 from 300元 and
+    200元, though the source has that as well. Where the source itself calls it so, it is no result."""
+    if not isinstance(figure, Number | Share):
+        return False
+    clauses = _CLAUSES.split(fold(sentence))
+    written = re.compile(rf"(?<![\d.]){re.escape(figure.written)}")
+    clause = next((part for part in clauses if written.search(part) and _SUMS.search(part)), "")
+    words = _SUMS.search(clause)
+    rest = figures("，".join(part for part in clauses if part is not clause))
+    wanted = _Wanted(figure, None)
+    own = [one for one in rest if isinstance(one, Number | Share) and kind_of(one) == wanted.kind]
+    amounts = {value for one in known if isinstance(one, Number | Share) for value in _amounts(one)}
+    shown = _quantities([one for one in own if not amounts.isdisjoint(_amounts(one))], wanted)
+    if words is None or not 2 <= len(shown) <= 4 or any(wanted.is_met(one) for one, _ in _results(shown, wanted.kind)):
+        return False
+    stated = re.compile(rf"(?:{words.group()})[^。；\n]{{0,12}}{re.escape(figure.written)}")
+    return not stated.search(fold(sources))

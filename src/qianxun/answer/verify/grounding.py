@@ -10,11 +10,11 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Final
 
-from qianxun.answer.verify.arithmetic import is_computed, is_miscalculated
 from qianxun.answer.verify.counting import is_counted
-from qianxun.answer.verify.derivation import follows
+from qianxun.answer.verify.derivation import Derivation, derived, is_computing, is_miscalculated
 from qianxun.answer.verify.misplaced import (
     FEWEST,
+    ITEM,
     Occurrence,
     is_of_another,
     is_rival,
@@ -45,6 +45,7 @@ _HEADED_BY: Final = re.compile(
 )  # 营业收入（万元）: the cells below have no scale
 
 
+COPIED: Final = 0.9  # of all that is around it: a sentence of the source with another figure
 ALIKE: Final = 0.75  # of the pairs of characters around a figure are around another in the source
 
 
@@ -126,38 +127,56 @@ def _with_month(days: Sequence[Day]) -> Day | None:
     return next((day for day in reversed(days) if day.month is not None), None)
 
 
+@dataclass(frozen=True, slots=True)
+class Ungrounded:
+    """Figures that the evidence does not bear out: ``wrong`` ones surely, ``doubtful`` ones may have been worked out."""
+
+    wrong: tuple[Figure, ...] = ()
+    doubtful: tuple[Figure, ...] = ()
+
+
 def unsupported(
     sentence: str, evidence: Evidence, query: str = "", of_rows: Sequence[Sequence[Figure]] = ()
-) -> list[Figure]:
-    """The figures of a sentence that do not stand in the evidence, or stand there of something else. ``of_rows``: those
-    of the rows and columns of tables that it names, from which others may be worked out."""
+) -> tuple[Figure, ...]:
+    """The figures of a sentence that surely do not stand in the evidence, or stand there of something else."""
+    return ungrounded(sentence, evidence, query, of_rows).wrong
+
+
+def ungrounded(
+    sentence: str, evidence: Evidence, query: str = "", of_rows: Sequence[Sequence[Figure]] = ()
+) -> Ungrounded:
+    """``of_rows``: the figures of the rows and columns of tables that a sentence names, from which others may be worked
+    out."""
     stated = list(dict.fromkeys(figures(sentence)))
+    if wrong := [one for one in stated if is_miscalculated(one, sentence, evidence.figures, evidence.text)]:
+        return Ungrounded(tuple(wrong))
     missing = [figure for figure in stated if not is_in(figure, sentence, evidence)]
     missing = [one for one in missing if not _is_rounded(one, sentence, evidence)]
-    missing = _not_worked_out(missing, sentence, evidence, of_rows)
-    if missing:
-        return missing
-    if wrong := [one for one in stated if is_miscalculated(one, sentence, evidence.figures, evidence.text)]:
-        return wrong
-    known = (evidence.figures, *of_rows)
-    misled = _misplaced(sentence, evidence, query)
-    return [one for one in misled if not any(is_computed(one, sentence, group) for group in known)]
+    found = _not_worked_out(missing, sentence, evidence, of_rows)
+    if found.wrong:
+        return found
+    misled = [one for one in _misplaced(sentence, evidence, query) if not _is_result(one, sentence, evidence, of_rows)]
+    doubtful = [one for one in misled if _may_be_result(one, sentence, evidence)]
+    return Ungrounded(tuple(one for one in misled if one not in doubtful), (*found.doubtful, *doubtful))
 
 
 def _not_worked_out(
     missing: Sequence[Figure], sentence: str, evidence: Evidence, of_rows: Sequence[Sequence[Figure]]
-) -> list[Figure]:
+) -> Ungrounded:
     """What follows neither from the sources nor from what was worked out before it: 合计3730万元，比目标少70万元."""
-    results: list[Figure] = []
-    left = []
+    left = list(missing)
+    wrong: list[Figure] = []
+    doubtful: list[Figure] = []
     for figure in missing:
-        known = [(*evidence.figures, *results), *((*group, *results) for group in of_rows)]
-        is_result = any(is_computed(figure, sentence, one) for one in known) or _is_row_count(figure, of_rows)
-        if is_result or _follows(figure, sentence, evidence, results, of_rows):
-            results.append(figure)
-        else:
-            left.append(figure)
-    return left
+        given = [one for one in figures(sentence) if one not in left]
+        result = "no" if _is_instead(figure, sentence, evidence) else _derived(figure, sentence, evidence, of_rows, given)
+        if result != "no" or _is_row_count(figure, of_rows):
+            left.remove(figure)
+        if result == "possibly":
+            doubtful.append(figure)
+        elif result == "no" and figure in left:
+            wrong.append(figure)
+    return Ungrounded(tuple(wrong), tuple(doubtful))
 
 
 def _is_row_count(figure: Figure, of_rows: Sequence[Sequence[Figure]]) -> bool:
@@ -165,37 +184,52 @@ def _is_row_count(figure: Figure, of_rows: Sequence[Sequence[Figure]]) -> bool:
     return isinstance(figure, Number) and figure.is_count and any(figure.values == one.values for one in counts)
 
 
-def _follows(
+def _is_result(figure: Figure, sentence: str, evidence: Evidence, of_rows: Sequence[Sequence[Figure]]) -> bool:
+    """Returns True if a figure that a source has of something else is one that the sentence works out from what it
+    shows, or from the rows that it names."""
+    given = [one for one in figures(sentence) if one != figure and is_in(one, sentence, evidence)]
+    return is_computing(figure, sentence) and derived(figure, sentence, [(), *of_rows], given) == "surely"
+
+
+def _may_be_result(figure: Figure, sentence: str, evidence: Evidence) -> bool:
+    """… or, as it says that it computes, from any figures of the sources."""
+    return is_computing(figure, sentence) and _derived(figure, sentence, evidence, (), ()) == "surely"
+
+
+def _derived(
     figure: Figure,
     sentence: str,
     evidence: Evidence,
-    results: Sequence[Figure],
     of_rows: Sequence[Sequence[Figure]],
-) -> bool:
-    """From the figures that a sentence shows, and those of what it names."""
-    own, stated = set(grams(sentence)), [one for one in figures(sentence) if one != figure]
-    if _is_instead(figure, sentence, evidence):
-        return False
-    hedge = hedge_of(figure, sentence)
-    if any(follows(figure, sentence, "", group, group, (), hedge) for group in of_rows):
-        return True
-    for text, places in zip(evidence.texts, evidence.occurrences, strict=True):
-        shown = [*results, *(one.figure for one in places if any(is_same(other, one.figure) for other in stated))]
-        companions = {word for one in stated for word in words_of(one)}
-        named = [one.figure for one in places if not own.isdisjoint(one.clause) or not companions.isdisjoint(one.words)]
-        known = [*(one.figure for one in places), *evidence.days]
-        if follows(figure, sentence, text, known, [*shown, *named], shown, hedge):
-            return True
-    return False
+    given: Sequence[Figure],
+) -> Derivation:
+    """From the figures that a sentence shows, then those of the rows and the clauses that it names, then all."""
+    own = set(grams(sentence))
+    companions = {word for one in given for word in words_of(one)}
+    pools: list[Sequence[Figure]] = [(), *of_rows]
+    for places in evidence.occurrences:
+        pools.append(
+            [one.figure for one in places if not own.isdisjoint(one.clause) or not companions.isdisjoint(one.words)]
+        )
+    pools.append(evidence.figures)
+    return derived(figure, sentence, pools, given, hedge_of(figure, sentence), evidence.text)
 
 
 def _is_instead(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     """Returns True if a source has another figure in the same words: it is not worked out, but wrong."""
-    for one in occurrences(sentence):
-        if one.figure == figure and len(one.clause) >= FEWEST:
-            places = (place for places in evidence.occurrences for place in places)
-            alike = (place for place in places if len(one.clause & place.clause) >= ALIKE * len(one.clause))
-            return any(is_rival(figure, place.figure) for place in alike)
+    places = [place for places in evidence.occurrences for place in places if is_rival(figure, place.figure)]
+    computes = is_computing(figure, sentence)
+    for one in (found for found in occurrences(sentence) if found.figure == figure):
+        near = {word for word, level in one.words.items() if level == ITEM}
+        for place in places:
+            if len(one.clause) >= FEWEST and len(one.clause & place.clause) >= ALIKE * len(one.clause):
+                return True
+            if len(one.words) >= 2 * FEWEST and len(one.words.keys() & place.words.keys()) >= COPIED * len(one.words):
+                return True
+            name = {word for word, level in place.words.items() if level == ITEM}
+            is_named = len(name) >= FEWEST - 1 and name <= near  # 首付款
+            if (one.clause and one.clause == place.clause) or (is_named and not computes):
+                return True
     return False
 
 

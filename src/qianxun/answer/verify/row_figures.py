@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
-from qianxun.answer.verify.arithmetic import is_computed
+from qianxun.answer.verify.derivation import derived
 from qianxun.answer.verify.grounding import Evidence, is_in
 from qianxun.answer.verify.table_rows import cells, is_rule, named_columns, tables, unnamed_rows
 from qianxun.text.chinese import fold, grams
@@ -32,8 +32,7 @@ def of_other_rows(sentence: str, evidence: Evidence) -> list[Figure]:
                 tuple(_without(one, others) if one == text else one for one in evidence.with_units), evidence.names
             )
             wrong = [one for one in stated if not is_in(one, sentence, rest)]
-            wrong = [one for one in wrong if not is_computed(one, sentence, evidence.figures)]
-            wrong = [one for one in wrong if not is_computed(one, sentence, rest.figures)]
+            wrong = [one for one in wrong if derived(one, sentence, [rest.figures, evidence.figures], ()) != "surely"]
             if wrong:
                 return wrong
     return []

@@ -10,7 +10,7 @@ from typing import Final
 from qianxun.answer.dates import date_of
 from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.contradiction import contradicted
-from qianxun.answer.verify.grounding import Evidence, is_in, unsupported
+from qianxun.answer.verify.grounding import Evidence, is_in, ungrounded, unsupported
 from qianxun.answer.verify.other_names import of_another_name
 from qianxun.answer.verify.row_cells import contradicted_by_row
 from qianxun.answer.verify.row_figures import figures_of_named_rows, of_other_rows
@@ -95,7 +95,8 @@ def check(
     all_cited = cited or around
     evidence = _evidence(all_cited, today)
     of_rows = figures_of_named_rows(checked, evidence)
-    wrong = unsupported(checked, evidence, row_query, of_rows) or of_other_rows(checked, evidence)
+    figures_found = ungrounded(checked, evidence, row_query, of_rows)
+    wrong = figures_found.wrong or of_other_rows(checked, evidence)
     if wrong:
         figures_ = "、".join(dict.fromkeys(figure.written for figure in wrong))
         if all_cited and all(_is_in_query(figure, query, evidence) for figure in wrong):
@@ -107,6 +108,10 @@ def check(
     if can_contradict and (opposite := _opposite(checked, evidence, query)):
         flag = Flag("contradicted", text, f"所引资料说的相反：{opposite}")
         return Checked((), (*sentence.flags, flag), accepted=False, evidence=opposite)
+    if figures_found.doubtful and all_cited:
+        written = "、".join(dict.fromkeys(figure.written for figure in figures_found.doubtful))
+        flag = Flag("unsupported_number", text, f"所引资料中没有 {written}，可能是算出来的，没有核实")
+        return Checked(all_cited, (*sentence.flags, flag), evidence=_evidence_of(checked, all_cited))
     if cited or declines(text) or _LEADS_ON.search(text) or _HEADS.match(text):
         is_found = declines(text) or _is_found(checked, evidence)
         return Checked(cited, sentence.flags, evidence=_evidence_of(checked, cited), is_found=is_found)
