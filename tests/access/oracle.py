@@ -6,6 +6,7 @@ import dataclasses
 import json
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from qianxun.core.errors import QianxunError
 from qianxun.core.governance.access import AccessRule
 from qianxun.core.graph_types import Evidence
+from qianxun.core.ingest_types import DocumentQuery
 from qianxun.core.types import Document, In, Not, QAPair
 from qianxun.engine.engine import Engine
 
@@ -30,7 +32,7 @@ QUERIES = (
     "住愿报肖比列",
     "没有这样的事情",
 )
-RULE = AccessRule("机密", ("role:审计",))
+RULE = AccessRule("机密", ("role:主管", "role:审计"))
 
 
 def library(chance: random.Random, size: int) -> list[Document]:
@@ -81,13 +83,17 @@ def _pair(chance: random.Random) -> QAPair:
 
 
 def seen(documents: Sequence[Document], labels: Sequence[str]) -> list[Document]:
-    """Those that one with these labels may see."""
+    """Those that one with these labels may see, as it sees them: who else may see them is not there either."""
 
     def is_seen(document: Document) -> bool:
         own = document.access if document.access is not None else RULE.labels if "path" in document.metadata else ()
         return not own or not set(own).isdisjoint(labels)
 
-    return [document for document in documents if is_seen(document)]
+    return [replace(one, access=_shared(one.access, labels)) for one in documents if is_seen(one)]
+
+
+def _shared(own: Sequence[str] | None, labels: Sequence[str]) -> tuple[str, ...] | None:
+    return None if own is None else tuple(label for label in own if label in labels)
 
 
 # ── all that can be read ─────────────────────────────────────────────────────────────────────────
@@ -111,6 +117,12 @@ async def everything(engine: Engine, kb: int, queries: Sequence[str], hidden: Se
     found["statistics"] = await engine.statistics(kb)
     found["facets"] = await engine.contents.facets(kb)
     found["page"] = await engine.contents.page(kb, limit=500)
+    for label in LABELS:
+        found[f"labelled {label}"] = await engine.contents.page(kb, DocumentQuery(access=label), limit=500)
+        found[f"access {label}"] = await engine.governance.access.list(kb, label=label)
+    found["labels"] = await engine.governance.access.labels(kb)
+    found["access"] = await engine.governance.access.list(kb)
+    found["rules"] = await engine.governance.access.rules(kb)
     for state in documents[:3]:
         found[f"content {state.doc_id}"] = await engine.contents.document(kb, state.doc_id)
         found[f"chunks {state.doc_id}"] = await engine.chunks(kb, state.doc_id)

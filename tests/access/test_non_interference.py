@@ -14,16 +14,17 @@ import pytest
 from qianxun.bases import seen as views
 from qianxun.core.types import Document, Population
 from qianxun.engine.engine import Engine
+from qianxun.records import listing
 from tests.access.oracle import QUERIES, RULE, everything, library, seen
 from tests.indexing.opened import MODEL, opened
 
 PRINCIPALS: tuple[tuple[str, ...], ...] = ((), ("user:alice", "group:财务"), ("role:审计",))
 
 
-async def filled(engine: Engine, name: str, documents: Sequence[Document]) -> int:
-    """A base under the rule, and with these documents; added a few at a time, as they come."""
+async def filled(engine: Engine, name: str, documents: Sequence[Document], rule: Sequence[str] = RULE.labels) -> int:
+    """A base under a rule with these labels, and with these documents; added a few at a time, as they come."""
     kb = (await engine.create_knowledge_base(name, model=MODEL)).id
-    await engine.governance.access.set_rule(kb, RULE.prefix, RULE.labels)
+    await engine.governance.access.set_rule(kb, RULE.prefix, rule)
     for at in range(0, len(documents), 7):
         await engine.add_documents(kb, documents[at : at + 7])
     return kb
@@ -35,11 +36,12 @@ async def compared(
     """What is read of the whole base, and of one that never held what is hidden."""
     documents = library(random.Random(seed), size)
     shown = seen(documents, labels)
-    hidden = [document.id for document in documents if document not in shown]
+    hidden = sorted({document.id for document in documents} - {document.id for document in shown})
     assert hidden
     assert shown
     async with opened(folder) as (engine, _):
-        whole, own = await filled(engine, "whole", documents), await filled(engine, "own", shown)
+        whole = await filled(engine, "whole", documents)
+        own = await filled(engine, "own", shown, [label for label in RULE.labels if label in labels])
         await engine.delete_document(whole, hidden[0])
         principal = engine.as_principal(*labels)
         return (
@@ -95,7 +97,12 @@ def _all_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "_population", lambda own: Population(np.arange(0, 40, dtype=np.int64), "leaking"))
 
 
-@pytest.mark.parametrize("leak", [_all_documents, _all_likeness, _all_records])
+def _all_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list names everybody who may see a document."""
+    monkeypatch.setattr(listing, "shown_labels", lambda _, labels: tuple(labels or ()))
+
+
+@pytest.mark.parametrize("leak", [_all_documents, _all_likeness, _all_records, _all_labels])
 def test_a_leak_is_seen(
     leak: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.quotas import SearchQuota
 from qianxun.engine.settings import load
-from qianxun.records.governance import quotas, webhooks
+from qianxun.records.governance import webhooks
 
 SECRET = "王小明住在梧桐路八十八号三单元，病历号为九零七七一二。"
 
@@ -44,13 +44,15 @@ async def _story(folder: Path, url: str) -> None:
             await engine.add_documents(kb, [Document("二", "第二份")])
         use = (await engine.governance.quotas.get()).used
         assert (use.documents, use.chunks, use.bytes) == (1, 1, len("门诊报销。".encode()))
-        counting = SearchQuota(engine.records, folder, clock=lambda: 600.0)
-        await counting.count("local")
-        await counting.count("local")
-        with pytest.raises(QuotaExceeded):
-            await counting.count("local")
-        if not engine.records.is_here:
-            assert await engine.records.read(lambda tx: quotas.searches(tx, "local", 10)) == 3
+        processes = [SearchQuota(engine.records, folder, clock=lambda: 600.9) for _ in range(8)]
+        tries = await asyncio.gather(*(one.count("local") for one in processes), return_exceptions=True)
+        assert [type(one) for one in tries if one is not None] == [QuotaExceeded] * 6  # all at once: two and no more
+        later = SearchQuota(engine.records, folder, clock=lambda: 660.0)
+        with pytest.raises(QuotaExceeded) as refused:
+            await later.count("local")
+        assert refused.value.retry_seconds == 1
+        later.clock = lambda: 661.0
+        await later.count("local")
 
         due = await engine.records.read(lambda tx: webhooks.due(tx, 100))
         assert [one.event for one in due].count("document.deleted") == 2

@@ -84,7 +84,7 @@ async def fill(settings: Settings) -> None:
             keys.create(tx, "local", "write", "报表")
             graph.add_alias(tx, base.id, Alias("住院报销", "报销", details={"谁": "甲"}))
             graph.store_summaries(tx, base.id, "m", [graph.Summary("c_1", "报销", "住院可以报销。😀")])
-            tx.execute(insert(SearchCountRow).values(tenant="local", minute=29_000_000, searches=3))
+            tx.execute(insert(SearchCountRow).values(tenant="local", second=1_740_000_000, searches=3))
             vector = np.ones(64, dtype="<f4").tobytes()
             if not tx.execute(select(TermRow.term)).first():
                 row = {"knowledge_base_id": base.id, "model": MODEL.name, "term": "住院", "vector": vector}

@@ -27,6 +27,8 @@ Progress: TypeAlias = Callable[[int], None]
 Warn: TypeAlias = Callable[[str], None]
 MakeQuestions: TypeAlias = Callable[[Sequence[Piece]], tuple[str, Sequence[tuple[QAPair, ...]]]]
 """Pieces → (the model that made the questions, the questions of each piece)."""
+Attached: TypeAlias = tuple[tuple[Piece, ...], tuple[Question, ...]]
+"""The pieces of a document, and the questions that they answer."""
 Known: TypeAlias = Mapping[str, tuple[int, Sequence[Correction]]]
 """Document → the newest change of its corrections, and those that are active."""
 
@@ -83,12 +85,23 @@ def prepare(
     if model is None:
         ready = [Prepared(pieces, None, questions=own) for pieces, own in attached]
         return _with_outcomes(ready, documents, marks, corrected or {})
+    ready = embedded(attached, model, on_cut=on_cut, on_embedded=on_embedded)
+    return _with_outcomes(ready, documents, marks, corrected or {})
+
+
+def embedded(
+    attached: Sequence[Attached],
+    model: EmbeddingModel,
+    *,
+    on_cut: Progress = nothing,
+    on_embedded: Progress = nothing,
+) -> list[Prepared]:
+    """The pieces and questions of documents with their vectors; all are embedded together, in slices."""
     texts = [read_under_headings(piece.text, piece.headings) for pieces, _ in attached for piece in pieces]
     chunk_count = len(texts)
     texts.extend(question.pair.question for _, own in attached for question in own)
     on_cut(len(texts))
-    ready = _with_vectors(attached, rounded(embed(texts, model, on_embedded)), chunk_count, model.name)
-    return _with_outcomes(ready, documents, marks, corrected or {})
+    return _with_vectors(attached, rounded(embed(texts, model, on_embedded)), chunk_count, model.name)
 
 
 def _cut(document: Document, splitter: ChunkSplitter, meaning: EmbeddingModel | None) -> tuple[Piece, ...]:
@@ -126,9 +139,7 @@ def _made(pieces: Sequence[tuple[Piece, ...]], make: MakeQuestions) -> list[tupl
     return [tuple(Question(pair, at, origin) for at in range(len(own)) for pair in next(replies)) for own in pieces]
 
 
-def _with_vectors(
-    attached: Sequence[tuple[tuple[Piece, ...], tuple[Question, ...]]], vectors: Vectors, chunk_count: int, model: str
-) -> list[Prepared]:
+def _with_vectors(attached: Sequence[Attached], vectors: Vectors, chunk_count: int, model: str) -> list[Prepared]:
     prepared: list[Prepared] = []
     start, start_question = 0, chunk_count
     for pieces, questions in attached:

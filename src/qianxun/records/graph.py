@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -155,6 +155,22 @@ def carry_over(tx: Connection, doomed: Sequence[int], newest: Mapping[int, int])
                 copies.setdefault(row.knowledge_base_id, []).append(copy)
     for knowledge_base, facts in copies.items():
         write_facts(tx, knowledge_base, facts)
+
+
+def has_model_facts(tx: Connection, knowledge_base: int) -> bool:
+    """Whether a model has read any chunk of the base."""
+    own = GraphFactsRow.knowledge_base_id == knowledge_base
+    query = select(GraphFactsRow.chunk_key).where(own, GraphFactsRow.origin.not_like(f"{STATISTICAL}%"))
+    return tx.execute(query.limit(1)).first() is not None
+
+
+def model_facts(tx: Connection, keys: Sequence[int]) -> dict[int, Read]:
+    """What models read in these chunks, by chunk."""
+    query = select(GraphFactsRow.__table__).where(GraphFactsRow.origin.not_like(f"{STATISTICAL}%"))
+    return {
+        row.chunk_key: Read(row.chunk_key, row.document_key, row.origin, row.digest, unpack_facts(row.facts))
+        for row in select_in(tx, query, GraphFactsRow.chunk_key, keys)
+    }
 
 
 def remove_facts(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> None:
@@ -339,6 +355,15 @@ def summaries(tx: Connection, knowledge_base: int, model: str, communities: Iter
     query = select(*columns).where(GraphSummaryRow.knowledge_base_id == knowledge_base, GraphSummaryRow.model == model)
     found = select_in(tx, query, GraphSummaryRow.community, sorted(set(communities)))
     return {row.community: Summary(*row) for row in found}
+
+
+def all_summaries(tx: Connection, knowledge_base: int) -> Iterator[tuple[str, Summary]]:
+    """Everything that models wrote about communities, each with the model that did."""
+    own = GraphSummaryRow.knowledge_base_id == knowledge_base
+    columns = (GraphSummaryRow.model, GraphSummaryRow.community, GraphSummaryRow.title, GraphSummaryRow.summary)
+    query = select(*columns).where(own).order_by(GraphSummaryRow.model, GraphSummaryRow.community)
+    for model, *written in tx.execute(query):
+        yield model, Summary(*written)
 
 
 def store_summaries(tx: Connection, knowledge_base: int, model: str, written: Sequence[Summary]) -> None:

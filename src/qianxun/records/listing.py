@@ -13,6 +13,7 @@ from qianxun.core.types import Attributes, DocumentState
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records import rows
 from qianxun.records.chunks import chunk_id
+from qianxun.records.database.restrict import shown_labels
 from qianxun.records.database.server import server_of
 from qianxun.records.database.statements import in_slices, select_in
 from qianxun.records.governance import corrections, validity
@@ -65,7 +66,7 @@ def state(tx: Connection, knowledge_base: int, doc_id: str) -> DocumentState:
         named = storable(doc_id)[:SHOWN]
         raise NotFound(f"知识库 {knowledge_base} 中没有文档“{named}”", hint="用 qianxun kb show 查看已有的文档")
     disabled = corrections.disabled_documents(tx, knowledge_base)
-    return _state(found, _unseen(tx, knowledge_base, [found.key]), disabled)
+    return _state(tx, found, _unseen(tx, knowledge_base, [found.key]), disabled)
 
 
 def states(tx: Connection, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
@@ -79,7 +80,7 @@ def states_of(tx: Connection, knowledge_base: int, found: Sequence[Row[Any]]) ->
     """Of rows of `state_query`."""
     unseen = _unseen(tx, knowledge_base, [row.key for row in found])
     disabled = corrections.disabled_documents(tx, knowledge_base)
-    return [_state(row, unseen, disabled) for row in found]
+    return [_state(tx, row, unseen, disabled) for row in found]
 
 
 def _unseen(tx: Connection, knowledge_base: int, document_keys: Sequence[int]) -> set[int]:
@@ -184,7 +185,7 @@ def attributes(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> d
     return {row.doc_id: rows.attributes_of(row.doc_id, row) for row in found}
 
 
-def _state(row: Row[Any], unseen: Collection[int], disabled: Collection[str]) -> DocumentState:
+def _state(tx: Connection, row: Row[Any], unseen: Collection[int], disabled: Collection[str]) -> DocumentState:
     """A document with stored chunks counts as indexed only when the index has them, too."""
     is_pending = row.status == "indexed" and row.key in unseen
     return DocumentState(
@@ -204,7 +205,7 @@ def _state(row: Row[Any], unseen: Collection[int], disabled: Collection[str]) ->
         tags=tuple(row.tags),
         metadata=rows.metadata_of(row.metadata),
         validity=validity.validity_in(row.valid_from, row.valid_until, row.supersedes, row.read_fields),
-        access=tuple(row.access_labels or ()),
+        access=shown_labels(tx, row.access_labels),
         disabled=row.doc_id in disabled,
     )
 

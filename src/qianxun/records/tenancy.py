@@ -4,7 +4,7 @@ principal, to what that one may see of it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -37,14 +37,14 @@ class BaseRecords:
     def reading(self) -> Iterator[Connection]:
         with self.records.reading() as tx:
             bases.require(tx, self.knowledge_base, tenant=self.tenant)
-            with restricting(tx, self.permitted_sets(tx)):
+            with self._restricting(tx):
                 yield tx
 
     @contextmanager
     def single_statement(self) -> Iterator[Connection]:
         """For a single statement of a search, without the check: it was made when the search began, base numbers are
         never reused, and a base that was removed since has no rows."""
-        with self.records.single_statement() as tx, restricting(tx, self.permitted_sets(tx)):
+        with self.records.single_statement() as tx, self._restricting(tx):
             yield tx
 
     @contextmanager
@@ -57,7 +57,7 @@ class BaseRecords:
     async def read(self, work: Callable[[Connection], Result]) -> Result:
         def reading(tx: Connection) -> Result:
             bases.require(tx, self.knowledge_base, tenant=self.tenant)
-            with restricting(tx, self.permitted_sets(tx)):
+            with self._restricting(tx):
                 return work(tx)
 
         return await self.records.read(reading)
@@ -91,6 +91,10 @@ class BaseRecords:
             found = access.permitted_sets(tx, self.knowledge_base, self.principal.labels)
             self.records.permitted.put(known, found)
         return found
+
+    def _restricting(self, tx: Connection) -> AbstractContextManager[Connection]:
+        labels = self.principal.labels if self.principal is not None else frozenset[str]()
+        return restricting(tx, self.permitted_sets(tx), labels)
 
     def _require_writer(self) -> None:
         if self.principal is not None:

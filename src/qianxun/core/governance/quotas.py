@@ -21,7 +21,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """A tenant's quota, and what of it is used now. ``searches_per_minute``: in the minute that is running."""
+    """A tenant's quota, and what of it is used now. ``searches_per_minute``: in the last minute."""
 
     tenant: str
     quota: Quota

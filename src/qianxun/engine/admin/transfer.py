@@ -1,10 +1,10 @@
 """One knowledge base as a file, and back: documents, chunks, vectors, questions, settings, corrections, names that
-people merged.
+people merged, what models read and wrote for the graph.
 
 The file is JSON, a line each, compressed: first what it is, then a document a line, other things in sections
-(`governance.sections`: labels' rules, evaluation sets, on request the log), last how many there were and a checksum of
-all before. It is written and read as a stream. What can be derived (index, words, facts of the graph) is
-not in it. `export_base` and `import_base` are the functions to read first.
+(`governance.sections`: labels' rules, evaluation sets, summaries, on request the log), last how many there were and a
+checksum of all before. It is written and read as a stream. What can be derived without a call to a model (index,
+words, facts by rules) is not in it. `export_base` and `import_base` are the functions to read first.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.errors import BadInput, Refused
 from qianxun.core.governance.corrections import QUESTION_ORIGIN, Correction, CorrectionQuery
-from qianxun.core.graph_types import Alias
+from qianxun.core.graph_types import Alias, Facts
 from qianxun.core.model_types import is_ref
 from qianxun.core.ports import nothing
 from qianxun.core.system.durable import sync
 from qianxun.core.types import (
+    Accepted,
     Corrected,
     Document,
     KnowledgeBase,
@@ -46,6 +47,7 @@ from qianxun.core.types import (
 )
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.sections import LOGS, SECTIONS
+from qianxun.indexing.prepare import embedded
 from qianxun.records import documents, graph, tables
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.disk_errors import is_disk_full
@@ -61,9 +63,10 @@ from qianxun.records.schema import (
 from qianxun.records.stored_vectors import SINGLE, unpack_vector
 
 FORMAT: Final = "qianxun knowledge base"
-VERSION: Final = 4
-WITHOUT_SECTIONS: Final = 2  # a base that has none is written so that earlier programs can read it …
-WITHOUT_CORRECTIONS: Final = 1  # … and one without either, by still earlier ones
+VERSION: Final = 5
+WITHOUT_FACTS: Final = 4  # a base of which no model has read anything is written so that earlier programs can read it,
+WITHOUT_SECTIONS: Final = 2  # one without sections either by still earlier ones,
+WITHOUT_CORRECTIONS: Final = 1  # and one without corrections by the first
 SECTION_ROWS: Final = 500  # restored in one transaction
 BATCH: Final = 200  # documents stored in one transaction
 
@@ -140,10 +143,7 @@ def _write_lines(
     corrected = corrections.listed(tx, about.id, CorrectionQuery())
     sections = [section for section in SECTIONS if with_logs or section.name != LOGS]
     filled = {section.name: section.version for section in sections if next(section.write(tx, about), None) is not None}
-    has_labels = access.version(tx, about.id) is not None  # an earlier program would show such documents to everybody
-    has_edited_rows = tables.has_corrected_rows(tx, about.id)  # … and answer from cells that were corrected
-    is_latest = filled or has_labels or has_edited_rows
-    version = VERSION if is_latest else WITHOUT_SECTIONS if corrected else WITHOUT_CORRECTIONS
+    version = _version(tx, about.id, has_sections=bool(filled), has_corrections=bool(corrected))
     write({"format": FORMAT, "version": version, **base, **({"id": about.id, "sections": filled} if filled else {})})
 
     def write_sections(*, first: bool) -> None:
@@ -165,6 +165,17 @@ def _write_lines(
     write_sections(first=False)
     write({"documents": number, "chunks": chunks, "sha256": digest.hexdigest()})
     return number, chunks
+
+
+def _version(tx: Connection, knowledge_base: int, *, has_sections: bool, has_corrections: bool) -> int:
+    """The earliest version that says everything the base has: what an earlier program passed over would be lost."""
+    if graph.has_model_facts(tx, knowledge_base):
+        return VERSION
+    has_labels = access.version(tx, knowledge_base) is not None  # it would show such documents to everybody …
+    has_edited_rows = tables.has_corrected_rows(tx, knowledge_base)  # … and answer from cells that were corrected
+    if has_sections or has_labels or has_edited_rows:
+        return WITHOUT_FACTS
+    return WITHOUT_SECTIONS if has_corrections else WITHOUT_CORRECTIONS
 
 
 def _documents(tx: Connection, about: KnowledgeBase) -> Iterator[dict[str, Any]]:
@@ -199,7 +210,15 @@ def _cut(tx: Connection, own: Mapping[str, int], document: Document, model: str)
         "questions": questions,
         "question_vectors": _vectors(tx, PairVectorRow, PairVectorRow.pair_key, [row.key for row in linked], model),
         "corrected_rows": plain(tables.corrected_rows(tx, **own)),
+        **_facts(tx, places),
     }
+
+
+def _facts(tx: Connection, places: Mapping[int, int]) -> dict[str, Any]:
+    """What models read in the chunks of a version, each with the place of its chunk; nothing where none did."""
+    read = graph.model_facts(tx, list(places))
+    facts = [[places[key], one.origin, one.digest, plain(one.facts)] for key, one in sorted(read.items())]
+    return {"facts": facts} if facts else {}
 
 
 def _piece(row: Any, content: str) -> Piece:
@@ -232,18 +251,18 @@ async def import_base(
 ) -> Transferred:
     """Makes a new base of a file that `export_base` wrote; searchable when it returns.
 
-    Under the model of the file nothing is embedded again; with ``model``, under that one ("none": words only). The
-    file is read to its end and compared with its checksum before anything is written. Raises Refused for a file that
-    is damaged, cut off or of another kind, AlreadyThere for a name that is taken; a base that was begun is removed.
+    Under the model of the file nothing is embedded again; with ``model``, under that one ("none": words only). Chunks
+    stay as they are under any model, and with them what people and language models added to them. The file is read to
+    its end and compared with its checksum before anything is written. Raises Refused for a file that is damaged, cut
+    off or of another kind, AlreadyThere for a name that is taken, ModelError for a model that does not embed; a base
+    that was begun is removed.
     """
     head, number, chunks = await asyncio.to_thread(_checked, file)
     chosen = (head["embedding_model"] or "none") if model is None else model
     config = {key: value for key, value in head["config"].items() if key != "user_id" and not _is_registered(value)}
     base = await engine.create_knowledge_base(name or head["name"], model=chosen, kind=head["kind"], config=config)
     try:
-        is_same = bool(base.embedding_model) and base.embedding_model == head["embedding_model"]
-        model = base.embedding_model if is_same else None
-        await asyncio.to_thread(_store, await engine.base(base.id), file, model, watch, head.get("id", 0))
+        await asyncio.to_thread(_store, await engine.base(base.id), file, head, watch)
         engine.wake()
         await engine.drain(base.id)
     except BaseException:
@@ -311,8 +330,24 @@ def _check_head(file: Path, head: Mapping[str, Any]) -> None:
             raise Refused(f"{file.name} 里有这里不认得的“{name}”", hint="用同一版或更新的 qianxun 导入")
 
 
-def _store(base: OpenBase, file: Path, model: str | None, watch: Watch, there: int) -> None:
-    batch: list[Submission] = []
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """A document of the file, and what models read in it."""
+
+    submission: Submission
+    facts: Sequence[Any] = ()
+
+    @property
+    def prepared(self) -> Prepared | None:
+        return self.submission.prepared
+
+    def with_vectors_of(self, ready: Prepared) -> _Incoming:
+        rows = self.prepared.corrected_rows if self.prepared is not None else {}
+        return replace(self, submission=replace(self.submission, prepared=replace(ready, corrected_rows=rows)))
+
+
+def _store(base: OpenBase, file: Path, head: Mapping[str, Any], watch: Watch) -> None:
+    batch: list[_Incoming] = []
     corrected: list[Correction] = []
     numbers: dict[int, int] = {}  # of corrections, there → here
     rows: list[Any] = []  # of a section
@@ -320,15 +355,14 @@ def _store(base: OpenBase, file: Path, model: str | None, watch: Watch, there: i
 
     def flush() -> None:
         if batch:
-            with base.records.writing() as tx:
-                documents.accept(tx, base.id, batch)
+            _store_documents(base, _embedded(base, batch))
             watch(len(batch))
             batch.clear()
 
     def restore() -> None:
         if rows:
             chosen = next(one for one in SECTIONS if one.name == section)
-            base.records.run(lambda tx: chosen.restore(tx, base.about, there, rows))
+            base.records.run(lambda tx: chosen.restore(tx, base.about, head.get("id", 0), rows))
             rows.clear()
 
     for _, line in _lines(file):
@@ -339,7 +373,7 @@ def _store(base: OpenBase, file: Path, model: str | None, watch: Watch, there: i
         if section:
             rows.append(line["row"])
         elif "document" in line:
-            batch.append(_submission(line, model, numbers))
+            batch.append(_incoming(line, head["embedding_model"], numbers))
         elif "correction" in line:
             one = read(Correction, line["correction"])
             numbers[one.id] = base.records.run(lambda tx: allocate(tx, "correction", 1).start)
@@ -355,24 +389,54 @@ def _store(base: OpenBase, file: Path, model: str | None, watch: Watch, there: i
         corrections.link_chunks(tx, base.id)
 
 
-def _submission(line: Mapping[str, Any], model: str | None, numbers: Mapping[int, int]) -> Submission:
-    """Cut and embedded as it was, where its model is the base's; else the indexer does that."""
+def _store_documents(base: OpenBase, batch: Sequence[_Incoming]) -> None:
+    """With what models read in them, in one transaction: no model reads a chunk before it has its facts."""
+    with base.records.writing() as tx:
+        accepted = documents.accept(tx, base.id, [one.submission for one in batch])
+        found = [fact for one, own in zip(batch, accepted, strict=True) for fact in _read_facts(one, own)]
+        graph.write_facts(tx, base.id, found)
+
+
+def _read_facts(one: _Incoming, accepted: Accepted) -> Iterator[graph.Read]:
+    """Of chunks that are what the model read; others are read again."""
+    pieces = one.prepared.pieces if one.prepared is not None else ()
+    for place, origin, digest, facts in one.facts:
+        piece, key = pieces[place], accepted.chunk_keys[place]
+        about = (piece.text, piece.kind, piece.headings, one.submission.document.name)
+        if graph.Readable(key, accepted.document_key, *about).digest == digest:
+            yield graph.Read(key, accepted.document_key, origin, digest, read(Facts, facts))
+
+
+def _embedded(base: OpenBase, batch: Sequence[_Incoming]) -> list[_Incoming]:
+    """Each with vectors of the base's model; those that came with such vectors as they are. Raises ModelError."""
+    found = list(batch)
+    others = [at for at, one in enumerate(batch) if one.prepared is not None and one.prepared.model != base.model_name]
+    cut = [(one.pieces, one.questions) for at in others if (one := batch[at].prepared) is not None]
+    bare = [Prepared(pieces, None, questions=questions) for pieces, questions in cut]
+    for at, ready in zip(others, bare if base.model is None else embedded(cut, base.model), strict=True):
+        found[at] = batch[at].with_vectors_of(ready)
+    return found
+
+
+def _incoming(line: Mapping[str, Any], model: str, numbers: Mapping[int, int]) -> _Incoming:
+    """Cut as it was; one that was not served yet is for the indexer to cut."""
+    prepared = _prepared(line, model, numbers) if line["pieces"] is not None else None
     document = read(Document, line["document"])
-    prepared = _prepared(line, model, numbers) if model and line["pieces"] is not None else None
-    return Submission(document, line["fingerprint"], line["generation"], prepared)
+    return _Incoming(Submission(document, line["fingerprint"], line["generation"], prepared), line.get("facts", ()))
 
 
-def _prepared(line: Mapping[str, Any], model: str, numbers: Mapping[int, int]) -> Prepared | None:
+def _prepared(line: Mapping[str, Any], model: str, numbers: Mapping[int, int]) -> Prepared:
+    """With the vectors of ``model`` if the file has all of them; else without any."""
     pieces = tuple(_renumbered(read(Piece, piece), numbers) for piece in line["pieces"])
     questions = tuple(
         Question(QAPair(question, answer), piece, _origin(origin, numbers))
         for question, answer, piece, origin in line["questions"]
     )
+    rows = {int(position): tables.changes_of(own) for position, own in line.get("corrected_rows", {}).items()}
     vectors = _read_vectors(line["vectors"], len(pieces))
     question_vectors = _read_vectors(line["question_vectors"], len(questions))
     if (pieces and vectors is None) or (questions and question_vectors is None):
-        return None
-    rows = {int(position): tables.changes_of(own) for position, own in line.get("corrected_rows", {}).items()}
+        return Prepared(pieces, None, questions=questions, corrected_rows=rows)
     return Prepared(pieces, vectors, model, questions, question_vectors, corrected_rows=rows)
 
 

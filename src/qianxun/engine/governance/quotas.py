@@ -1,22 +1,22 @@
 """Quotas of tenants: set, shown, and the searches of a minute counted against them.
 
 Documents, chunks and bytes are counted by the records, in the transaction that would exceed them. Searches are counted
-where they come in, in a file of the data folder that all its processes append to, or in the database that the
-processes share: the limit is one for all of them.
+where they come in, in a file of the data folder that all its processes share, or in the database that the processes
+share: the limit is one for all of them, and holds for every minute, wherever it begins.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
-
-from sqlalchemy import Connection
 
 from qianxun.core.errors import QuotaExceeded
 from qianxun.core.governance.quotas import Quota, QuotaUse
@@ -69,13 +69,11 @@ def quotas_of_all(records: Records, folder: Path, tenant: str | None = None) -> 
 
 
 def _use(records: Records, folder: Path, tenant: str) -> QuotaUse:
-    minute = int(time.time()) // 60
     with records.reading() as tx:
         quota, found = quotas.get(tx, tenant), Quota(**quotas.used(tx, tenant))
-        counted = quotas.searches(tx, tenant, minute)
-    if records.is_here:
-        counted = _file_count(folder, tenant, minute)
-    return QuotaUse(tenant, quota, replace(found, searches_per_minute=counted))
+        counts = _file_counts(_place(folder, tenant)) if records.is_here else quotas.search_counts(tx, tenant)
+    searches = quotas.recent_searches(counts, int(time.time()))
+    return QuotaUse(tenant, quota, replace(found, searches_per_minute=searches))
 
 
 # ── searches ─────────────────────────────────────────────────────────────────────────────────────
@@ -92,7 +90,8 @@ class SearchQuota:
     _known: LRUCache[str, Quota] = field(default_factory=lambda: LRUCache[str, Quota](TENANTS))
 
     async def count(self, tenant: str) -> None:
-        """Raises QuotaExceeded, which says when to try again, for a search beyond the quota of this minute."""
+        """Raises QuotaExceeded, which says when to try again, for a search beyond the quota of the last minute. What is
+        refused does not count: whoever keeps asking is served again as soon as there is room."""
         quota = self._known.get(tenant)
         if quota is None:
             quota = await self._read(tenant)
@@ -100,13 +99,13 @@ class SearchQuota:
         limit = quota.searches_per_minute
         if limit is None:
             return
-        now = self.clock()
-        if await self._counted(tenant, int(now) // 60) > limit:
+        wait = await self._counted(tenant, int(self.clock()), limit)
+        if wait:
             self.refused()
             raise QuotaExceeded(
                 f"租户“{tenant}”每分钟至多检索 {limit} 次",
-                hint="等这一分钟过去，或请管理员调高：qianxun quotas set",
-                retry_seconds=60 - int(now) % 60,
+                hint=f"{wait} 秒后再试，或请管理员调高：qianxun quotas set",
+                retry_seconds=wait,
             )
 
     async def _read(self, tenant: str) -> Quota:
@@ -116,46 +115,51 @@ class SearchQuota:
 
         return read() if self.records.is_here else await asyncio.to_thread(read)
 
-    async def _counted(self, tenant: str, minute: int) -> int:
+    async def _counted(self, tenant: str, second: int, limit: int) -> int:
+        """Returns the seconds to wait; 0: it is counted."""
         if self.records.is_here:
-            return _count_in_file(self.folder, tenant, minute)
+            try:
+                return _count_in_file(self.folder, tenant, second, limit, fcntl.LOCK_NB)
+            except BlockingIOError:  # another process counts just now
+                return await asyncio.to_thread(_count_in_file, self.folder, tenant, second, limit)
 
         def count() -> int:
             with self.records.leasing() as tx:
-                return _search(tx, tenant, minute)
+                return quotas.count_search(tx, tenant, second, limit)
 
         return await asyncio.to_thread(count)
 
 
-def _search(tx: Connection, tenant: str, minute: int) -> int:
-    return quotas.count_search(tx, tenant, minute)
+# ── counted in a file: a slot for each second of the window, with the second and its number ──────
+
+_SLOT: Final = struct.Struct("<qq")
 
 
-def _place(folder: Path, tenant: str, minute: int) -> Path:
-    name = blake2b(tenant.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-    return folder / FOLDER / f"{name}.{minute}"
+def _place(folder: Path, tenant: str) -> Path:
+    return folder / FOLDER / blake2b(tenant.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def _file_count(folder: Path, tenant: str, minute: int) -> int:
+def _file_counts(place: Path) -> dict[int, int]:
     try:
-        return _place(folder, tenant, minute).stat().st_size
+        data = place.read_bytes()
     except FileNotFoundError:
-        return 0
+        return {}
+    return dict(_SLOT.iter_unpack(data[: len(data) // _SLOT.size * _SLOT.size]))
 
 
-def _count_in_file(folder: Path, tenant: str, minute: int) -> int:
-    """A byte for every search: what is appended by several processes at once is all there, and nothing is locked."""
-    place = _place(folder, tenant, minute)
+def _count_in_file(folder: Path, tenant: str, second: int, limit: int, waiting: int = 0) -> int:
+    """`quotas.count_search` in a file that all processes of the folder share. With LOCK_NB it raises BlockingIOError
+    where another has it locked."""
+    place = _place(folder, tenant)
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        handle = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-    except FileNotFoundError:
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        for earlier in place.parent.glob(f"{place.stem}.*"):
-            if earlier != place:
-                earlier.unlink(missing_ok=True)
-        handle = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(handle, b".")
-        return os.fstat(handle).st_size
+        fcntl.flock(handle, fcntl.LOCK_EX | waiting)
+        counts = _file_counts(place)
+        wait = quotas.seconds_to_wait(counts, second, limit)
+        if not wait:
+            slot = _SLOT.pack(second, counts.get(second, 0) + 1)
+            os.pwrite(handle, slot, second % quotas.WINDOW * _SLOT.size)
+        return wait
     finally:
-        os.close(handle)
+        os.close(handle)  # and with it the lock

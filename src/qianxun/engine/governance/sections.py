@@ -18,7 +18,7 @@ from qianxun.core.evaluation_types import Case
 from qianxun.core.governance.access import AccessRule
 from qianxun.core.log_types import LogEntry, LogFilter
 from qianxun.core.types import KnowledgeBase
-from qianxun.records import evaluations, logs
+from qianxun.records import evaluations, graph, logs
 from qianxun.records.governance import access
 
 LOG_PAGE: Final = 500
@@ -93,8 +93,22 @@ def _restore_logs(tx: Connection, base: KnowledgeBase, there: int, rows: Sequenc
     logs.restore(tx, found)
 
 
+def _write_summaries(tx: Connection, base: KnowledgeBase) -> Iterator[Any]:
+    return ({"model": model, **one._asdict()} for model, one in graph.all_summaries(tx, base.id))
+
+
+def _restore_summaries(tx: Connection, base: KnowledgeBase, _: int, rows: Sequence[Any]) -> None:
+    """They are found by the content of their community: where the same graph is derived, they are its summaries."""
+    by_model: dict[str, list[graph.Summary]] = {}
+    for row in rows:
+        by_model.setdefault(row["model"], []).append(graph.Summary(row["community"], row["title"], row["summary"]))
+    for model, written in by_model.items():
+        graph.store_summaries(tx, base.id, model, written)
+
+
 SECTIONS: Final = (
     Section("access_rules", 1, _write_rules, _restore_rules, is_first=True),
+    Section("graph_summaries", 1, _write_summaries, _restore_summaries),
     Section("evaluation", 1, _write_cases, _restore_cases),
     Section(LOGS, 1, _write_logs, _restore_logs),
 )

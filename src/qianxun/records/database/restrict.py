@@ -8,7 +8,7 @@ whatever is no SELECT is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
@@ -20,6 +20,7 @@ from qianxun.core.errors import Forbidden
 from qianxun.records.schema import AccessSetRow, ChunkRow, DocumentRow, PairRow
 
 PERMITTED: Final = "permitted_sets"
+LABELS: Final = "principal_labels"
 # Nothing in these is of a document: bases and their settings, counters, what a model wrote about a community, which is
 # looked up by a number made of its content.
 OPEN: Final = frozenset({"knowledge_bases", "counters", "graph_summaries", "alembic_version"})
@@ -32,18 +33,28 @@ def permitted_in(tx: Connection) -> tuple[int, ...] | None:
     return found
 
 
+def shown_labels(tx: Connection, labels: Iterable[str] | None) -> tuple[str, ...]:
+    """Of a document's labels those that the principal of this connection has: who else may see it is not its business.
+    All of them on a connection that sees everything."""
+    own: frozenset[str] | None = tx.info.get(LABELS)
+    return tuple(label for label in labels or () if own is None or label in own)
+
+
 @contextmanager
-def restricting(tx: Connection, sets: Sequence[int] | None) -> Iterator[Connection]:
-    """Within the block the connection sees documents with these sets of labels alone; None: all of them."""
+def restricting(
+    tx: Connection, sets: Sequence[int] | None, labels: frozenset[str] = frozenset()
+) -> Iterator[Connection]:
+    """Within the block the connection sees documents with these sets of labels alone, and of their labels these; None:
+    all of them."""
     if sets is None:
         yield tx
         return
     info = tx.info  # of the driver's connection, which others use afterwards
-    info[PERMITTED] = tuple(sets)
+    info[PERMITTED], info[LABELS] = tuple(sets), labels
     try:
         yield tx
     finally:
-        del info[PERMITTED]
+        del info[PERMITTED], info[LABELS]
 
 
 def watch_statements(engine: Engine) -> None:

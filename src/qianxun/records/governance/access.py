@@ -22,6 +22,7 @@ from qianxun.core.types import Document
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records import bases
 from qianxun.records.database.counters import allocate, count_up
+from qianxun.records.database.restrict import shown_labels
 from qianxun.records.database.statements import Compiled, compiled, in_slices, select_in
 from qianxun.records.governance import audit
 from qianxun.records.schema import AccessRuleRow, AccessSetRow, Counter, DocumentRow, VersionRow
@@ -122,8 +123,8 @@ def page(
     tx: Connection, knowledge_base: int, *, label: str = "", limit: int = 100, after: str = ""
 ) -> list[DocumentAccess]:
     """The documents that have labels (or this one), in the order of their ids."""
-    own = select(AccessSetRow.id, AccessSetRow.labels).where(AccessSetRow.knowledge_base_id == knowledge_base)
-    sets = [row.id for row in tx.execute(own) if row.labels and (not label or label in row.labels)]
+    known = _sets(tx, knowledge_base)
+    sets = [number for number, labels in known.items() if labels and (not label or label in labels)]
     query = select(DocumentRow.doc_id).where(
         DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted"
     )
@@ -134,14 +135,12 @@ def page(
 
 def sets_with(tx: Connection, knowledge_base: int, label: str) -> list[int]:
     """The sets of labels that have this one."""
-    own = select(AccessSetRow.id, AccessSetRow.labels).where(AccessSetRow.knowledge_base_id == knowledge_base)
-    return [row.id for row in tx.execute(own) if label in row.labels]
+    return [number for number, labels in _sets(tx, knowledge_base).items() if label in labels]
 
 
 def labels_in_use(tx: Connection, knowledge_base: int) -> dict[str, int]:
     """Label → in how many documents."""
-    own = select(AccessSetRow.id, AccessSetRow.labels).where(AccessSetRow.knowledge_base_id == knowledge_base)
-    sets = {row.id: row.labels for row in tx.execute(own)}
+    sets = _sets(tx, knowledge_base)
     live = select(DocumentRow.access_set).where(
         DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted"
     )
@@ -152,9 +151,15 @@ def labels_in_use(tx: Connection, knowledge_base: int) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
+def _sets(tx: Connection, knowledge_base: int) -> dict[int, tuple[str, ...]]:
+    """Set → its labels; on behalf of a principal, those that it has."""
+    own = select(AccessSetRow.id, AccessSetRow.labels).where(AccessSetRow.knowledge_base_id == knowledge_base)
+    return {row.id: shown_labels(tx, row.labels) for row in tx.execute(own)}
+
+
 def labels_of_sets(tx: Connection, sets: Iterable[int]) -> dict[int, tuple[str, ...]]:
     query = select(AccessSetRow.id, AccessSetRow.labels)
-    return {row.id: tuple(row.labels) for row in select_in(tx, query, AccessSetRow.id, sorted(sets))}
+    return {row.id: shown_labels(tx, row.labels) for row in select_in(tx, query, AccessSetRow.id, sorted(sets))}
 
 
 # ── rules ────────────────────────────────────────────────────────────────────────────────────────

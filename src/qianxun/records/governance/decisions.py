@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, select
 
 from qianxun.core.explanation import CorrectionNote, Decisions
 from qianxun.core.governance.corrections import OF_DOCUMENTS, Corrected, Correction
+from qianxun.records.database.restrict import shown_labels
 from qianxun.records.database.statements import select_in
 from qianxun.records.governance import corrections, validity
 from qianxun.records.schema import AccessSetRow, DocumentRow, ValidityRow
@@ -22,7 +23,7 @@ def of_chunks(
     given = corrections.of_documents(tx, knowledge_base, own)
     about = {row.doc_id: row for row in _documents(tx, knowledge_base, own)}
     return [
-        _decisions(given.get(doc_id, (0, []))[1], about.get(doc_id), chunk_id, corrected)
+        _decisions(tx, given.get(doc_id, (0, []))[1], about.get(doc_id), chunk_id, corrected)
         for doc_id, chunk_id, corrected in chunks
     ]
 
@@ -36,14 +37,18 @@ def _documents(tx: Connection, knowledge_base: int, doc_ids: set[str]) -> list[R
 
 
 def _decisions(
-    given: Sequence[Correction], document: Row[Any] | None, chunk_id: str, corrected: Corrected | None
+    tx: Connection,
+    given: Sequence[Correction],
+    document: Row[Any] | None,
+    chunk_id: str,
+    corrected: Corrected | None,
 ) -> Decisions:
     bearing = [one for one in given if _bears_on(one, chunk_id, corrected)]
     notes = tuple(CorrectionNote(one.id, one.kind, one.state, one.author, one.created_at) for one in bearing)
     if document is None:
         return Decisions(notes)
     known = validity.validity_in(document.valid_from, document.valid_until, document.supersedes, document.read_fields)
-    return Decisions(notes, tuple(document.labels or ()), known)
+    return Decisions(notes, shown_labels(tx, document.labels), known)
 
 
 def _bears_on(one: Correction, chunk_id: str, corrected: Corrected | None) -> bool:

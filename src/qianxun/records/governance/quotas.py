@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -30,7 +31,7 @@ from qianxun.records.database.statements import Compiled, compiled
 from qianxun.records.governance import audit
 from qianxun.records.schema import ChunkRow, DocumentRow, KnowledgeBaseRow, QuotaRow, SearchCountRow, VersionRow
 
-COUNTED_MINUTES: Final = 10  # of counts of searches
+WINDOW: Final = 61  # seconds that a search counts: so many have a part in a minute that ends now
 NAMES: Final = {"documents": "文档", "chunks": "块", "bytes": "正文的字节"}
 _LIMITS: Final = tuple(getattr(QuotaRow, kind) for kind in KINDS)
 
@@ -104,21 +105,48 @@ def _of_base(dialect: Dialect) -> Compiled:
     return compiled(query.where(own), dialect)
 
 
-def count_search(tx: Connection, tenant: str, minute: int) -> int:
-    """Counts a search; returns how many there are in the minute now."""
-    own = (SearchCountRow.tenant == tenant) & (SearchCountRow.minute == minute)
-    bump = update(SearchCountRow).where(own).values(searches=SearchCountRow.searches + 1)
+# ── searches of a minute ─────────────────────────────────────────────────────────────────────────
+
+
+def count_search(tx: Connection, tenant: str, second: int, limit: int) -> int:
+    """Counts a search if there is room for it. Returns the seconds until there is; 0: it is counted.
+
+    The row of the quota is locked until the commit, so that of several processes one counts after the other.
+    """
+    tx.execute(select(QuotaRow.tenant).where(QuotaRow.tenant == tenant).with_for_update())
+    counts = search_counts(tx, tenant)
+    wait = seconds_to_wait(counts, second, limit)
+    if wait:
+        return wait
+    own = SearchCountRow.tenant == tenant
+    bump = update(SearchCountRow).where(own, SearchCountRow.second == second)
+    bump = bump.values(searches=SearchCountRow.searches + 1)
     if tx.execute(bump).rowcount == 0:
         try:
             with tx.begin_nested():
-                tx.execute(insert(SearchCountRow).values(tenant=tenant, minute=minute, searches=1))
-        except IntegrityError:  # another process was first
+                tx.execute(insert(SearchCountRow).values(tenant=tenant, second=second, searches=1))
+        except IntegrityError:  # a quota that is just being set has no row to lock, and another process was first
             tx.execute(bump)
-        old = (SearchCountRow.tenant == tenant) & (SearchCountRow.minute < minute - COUNTED_MINUTES)
-        tx.execute(delete(SearchCountRow).where(old))
-    return int(tx.execute(select(SearchCountRow.searches).where(own)).scalar_one())
+        tx.execute(delete(SearchCountRow).where(own, SearchCountRow.second <= second - WINDOW))
+    return 0
 
 
-def searches(tx: Connection, tenant: str, minute: int) -> int:
-    own = (SearchCountRow.tenant == tenant) & (SearchCountRow.minute == minute)
-    return int(tx.execute(select(SearchCountRow.searches).where(own)).scalar() or 0)
+def search_counts(tx: Connection, tenant: str) -> dict[int, int]:
+    """Second → the searches that were counted in it."""
+    columns = (SearchCountRow.second, SearchCountRow.searches)
+    return {row.second: row.searches for row in tx.execute(select(*columns).where(SearchCountRow.tenant == tenant))}
+
+
+def recent_searches(counts: Mapping[int, int], second: int) -> int:
+    """How many there were in the minute before now."""
+    return sum(number for at, number in counts.items() if at > second - WINDOW)
+
+
+def seconds_to_wait(counts: Mapping[int, int], second: int, limit: int) -> int:
+    """Until one more search makes no more than ``limit`` in any minute; 0: now."""
+    left, wait = recent_searches(counts, second), 0
+    for at in sorted(at for at in counts if at > second - WINDOW):
+        if left < limit:
+            break
+        left, wait = left - counts[at], at + WINDOW - second
+    return wait if left < limit else WINDOW

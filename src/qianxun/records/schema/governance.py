@@ -194,12 +194,12 @@ class QuotaRow(Base):
 
 
 class SearchCountRow(Base):
-    """The searches of a tenant in one minute, where several processes serve it and it has a quota of them."""
+    """The searches of a tenant in one second, where several processes serve it and it has a quota of them."""
 
     __tablename__ = "search_counts"
 
     tenant: ColumnElement[str] = column(String(64), primary_key=True)
-    minute: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)  # since 1970
+    second: ColumnElement[int] = column(BigKey, primary_key=True, autoincrement=False)  # since 1970
     searches: ColumnElement[int] = column(BigKey)
 
 

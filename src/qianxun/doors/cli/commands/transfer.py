@@ -28,7 +28,7 @@ def export_file(
     with_logs: Annotated[bool, typer.Option("--logs", help="连检索日志与评价一起 · the log of searches, too")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """把一个知识库写成一个文件：文档、向量、设置、更正、权限、评测集 · one base as a file"""
+    """把一个知识库写成一个文件：文档、向量、设置、更正、权限、评测集、模型读出的图谱 · one base as a file"""
     from qianxun.engine.admin.transfer import export_base
 
     async def work(engine: Engine, watch: Watch) -> Transferred:

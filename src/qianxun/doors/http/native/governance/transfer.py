@@ -53,7 +53,7 @@ async def export(
     engine: TenantEngine,
     logs: Annotated[bool, Query(description="true：连检索日志与评价一起")] = False,
 ) -> Response:
-    """文档、块、向量、设置、更正、权限、评测集；是某一刻的样子，有校验和。先写成文件再发，发完即删。"""
+    """文档、块、向量、设置、更正、权限、评测集、模型读出的图谱；是某一刻的样子，有校验和。先写成文件再发，发完即删。"""
     folder = engine.settings.folder / FOLDER
     file = folder / f"{secrets.token_hex(10)}.export"
     folder.mkdir(mode=0o700, exist_ok=True)
