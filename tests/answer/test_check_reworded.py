@@ -25,6 +25,21 @@ ROOMS = """| 校区 | 楼栋 | 住宿费（元） | 独立卫生间 |
 | 东校区 | 柏楼 | 1200 | 有 |
 | 西校区 | 公寓 | 2600 | 有 |"""
 
+SHOPS = """单位：家
+
+| 地区 | 年初数 | 本年新开 | 本年关闭 | 年末数 |
+| --- | --- | --- | --- | --- |
+| 东部 | 310 | 45 | 22 | 333 |
+| 西部 | 206 | 39 | 16 | 229 |
+| 南部 | 141 | 28 | 7 | 162 |
+| 合计 | 657 | 112 | 45 | 724 |"""
+SALES = "单位：万元\n\n| 产品 | 收入 |\n| --- | --- |\n| 果茶 | 73,460 |\n| 奶茶 | 52,100 |"
+TRAVEL = (
+    "第七条 自驾出差的，按每公里1.5元报销，不再报销油费。合住的，每人每天奖励60元；住在亲友家的，每天补助80元。\n"
+    "第九条 市内交通费实行包干，每天50元；由接待单位派车的，减半发放。\n"
+    "第十条 一类地区伙食补助每天120元，其他地区每天100元。"
+)
+
 
 def checked(sentence: str, source: str) -> Checked:
     return check(Sentence(sentence, (1,)), [Passage(1, "d", "资料.md", "c", source)])
@@ -44,6 +59,11 @@ def checked(sentence: str, source: str) -> Checked:
         ("应收款增加了约117万元。", FEES),
         ("公寓的住宿费为2600元，是东校区松楼的三倍多。", ROOMS),
         ("三栋楼的住宿费总额是4600元。", ROOMS),
+        ("这一年公司净增门店67家。", SHOPS),
+        ("果茶带来约7.35亿元收入。", SALES),
+        ("自驾400公里可以报600元。", TRAVEL),
+        ("由接待单位派车的，市内交通费每天只发25元。", TRAVEL),
+        ("工程总价250000元，甲方已付200000元，两者相差50000元。", LOAN),
     ],
 )
 def test_what_follows_from_the_source_is_kept(sentence: str, source: str) -> None:
@@ -56,6 +76,8 @@ def test_what_follows_from_the_source_is_kept(sentence: str, source: str) -> Non
         ("已付的款项正好是总价的七成。", LOAN),
         ("逾期10天的违约金应为6000元。", LOAN),
         ("煮粥最多装到3升。", STOVE),
+        ("自驾400公里可以报700元。", TRAVEL),
+        ("工程总价250000元，甲方已付200000元，两者相差60000元。", LOAN),
         ("机器会先烘干30分钟，再清洗15分钟。", STOVE),
         ("可以在楼道充电。", STOVE),
         ("显示E1说明机器过热，E1表示过热。", STOVE),
@@ -72,6 +94,14 @@ def test_what_follows_from_the_source_is_kept(sentence: str, source: str) -> Non
 )
 def test_what_turns_the_source_around_is_not(sentence: str, source: str) -> None:
     assert not checked(sentence, source).accepted
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [("果茶带来约8.35亿元收入。", SALES), ("由接待单位派车的，市内交通费每天只发35元。", TRAVEL)],
+)
+def test_a_figure_that_may_be_a_coincidence_is_not_taken_for_supported(sentence: str, source: str) -> None:
+    assert checked(sentence, source).verdict == "not_found"
 
 
 @pytest.mark.parametrize("sentence", ["经医生同意，他才转到普通病房继续观察。", "新任院长曾在海外留学多年。"])

@@ -1,5 +1,5 @@
-"""Figures that stand in no source because they follow from its figures: a sum, a difference, a product, a share, a lapse
-between two dates, and what follows from such a result in one more step.
+"""Figures that stand in no source because they follow from its figures: a sum, a difference, a product, a share, a
+lapse between two dates, and what follows from such a result in one more step.
 
 `derived` searches, and does not ask for the word that names the operation. What it asks is whether the result may be a
 coincidence: of many results that are near each other one hits any number. It is surely derived where the sentence shows
@@ -38,7 +38,9 @@ _COMPUTES: Final = re.compile(
     "|total|sum|difference|average|per|times|more|less"
 )
 _SUMS: Final = re.compile("合计|[共总]计|[总一]共|之和|相加|加起来|相差|差额|之差")
-_RESULTS: Final = re.compile(f"{_SUMS.pattern}|相当|等于|平均|倍|剩|还差|折合|换算|[多少][出了]|即|也就是|比[^，。]{{1,20}}[多少高低早晚长短]")
+_RESULTS: Final = re.compile(
+    f"{_SUMS.pattern}|(?<!公)共(?!同)|相当|等于|平均|倍|剩|还差|折合|换算|[多少][出了]|即|也就是|比[^，。]{{1,20}}[多少高低早晚长短]"
+)
 _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
 _NEXT_DAY: Final = re.compile("次日|翌日|第二天|隔天|隔日")
 _MONTH: Final = re.compile(r"[^个]{1,3}月份?")  # of a date
@@ -46,6 +48,8 @@ _ANY_YEAR: Final = 2023  # of two dates without one
 _MONTH_SECONDS, _YEAR_SECONDS = 30.0 * 86_400, 365.0 * 86_400
 _DAY_MINUTES: Final = 24 * 60
 _PERIODS: Final = (3.0, 4.0, 6.0, 7.0, 12.0, 24.0, 30.0, 52.0, 60.0, 365.0)  # months of a quarter … days of a year
+_HALVED: Final = re.compile("减半|折半|半价|对半|一半|半数")
+_HALF: Final = Share("一半", (Decimal("0.5"),))
 _RATE: Final = re.compile("每|[日月季年]均|全年|一年|半年|一季|季度|一周|一天|一个月")
 
 
@@ -96,6 +100,7 @@ def _from(
         if sum(isinstance(one, Day | Clock) for one in pool) <= MOST_TWICE:
             return "possibly"
     periods = _PERIODS if _RATE.search(fold(text)) else ()
+    pool = [*pool, _HALF] if _HALVED.search(text) else pool
     own, all_ = (
         [one for one in _quantities(known, wanted) if one.kind != wanted.kind or one.value not in wanted.values]
         for known in (shown, pool)
@@ -128,6 +133,24 @@ def clause_of(figure: Figure, sentence: str) -> str:
 def is_computing(figure: Figure, sentence: str) -> bool:
     """Returns True if the clause of a figure says that it is worked out."""
     return _RESULTS.search(clause_of(figure, fold(sentence))) is not None
+
+
+def supposed(sentence: str, known: Sequence[Figure], source: str) -> list[Figure]:
+    """The numbers that a sentence starts from as an example, where it gives what the source's rate makes of them:
+    自驾500公里可以报600元, where each 公里 is 1.2元."""
+    stated = [one for one in figures(sentence) if isinstance(one, Number) and one.digits]
+    rates = [one for one in known if isinstance(one, Number)]
+    return [
+        one
+        for one in stated
+        if re.search(f"每一?[个名位]?{re.escape(one.unit)}|/{re.escape(one.unit)}", source) and one.unit
+        if any(
+            _Wanted(other, None).is_met(float(one.values[-1] * amount(rate.values[-1], rate.unit)))
+            for other in stated
+            for rate in rates
+            if other != one and kind_of(rate) == kind_of(other) != kind_of(one)
+        )
+    ]
 
 
 # ── what is compared ─────────────────────────────────────────────────────────────────────────────
@@ -257,9 +280,13 @@ def _parts(pool: Sequence[Quantity], kind: str) -> Iterator[float]:
 def _converted(pool: Sequence[Quantity], kind: str) -> Iterator[float]:
     """三个月 for 90天: months have no certain number of days."""
     if kind == "月":
-        yield from (one.value / days for one in pool if one.kind == "秒" for days in (_MONTH_SECONDS, _YEAR_SECONDS / 12))
+        yield from (
+            one.value / days for one in pool if one.kind == "秒" for days in (_MONTH_SECONDS, _YEAR_SECONDS / 12)
+        )
     if kind == "秒":
-        yield from (one.value * days for one in pool if one.kind == "月" for days in (_MONTH_SECONDS, _YEAR_SECONDS / 12))
+        yield from (
+            one.value * days for one in pool if one.kind == "月" for days in (_MONTH_SECONDS, _YEAR_SECONDS / 12)
+        )
 
 
 def _sums(values: Sequence[float]) -> Iterator[float]:
@@ -267,7 +294,9 @@ def _sums(values: Sequence[float]) -> Iterator[float]:
     if len(values) <= MOST_TWICE:
         yield from map(sum, combinations(values, 3))
     yield from (
-        sum(values[start:end]) for start in range(len(values)) for end in range(start + 3, min(len(values), start + 16) + 1)
+        sum(values[start:end])
+        for start in range(len(values))
+        for end in range(start + 3, min(len(values), start + 16) + 1)
     )
     if len(values) > 3:
         yield sum(values)
@@ -431,8 +460,8 @@ def _date(day: Day) -> date | None:
 
 
 def is_miscalculated(figure: Figure, sentence: str, known: Sequence[Figure], sources: str) -> bool:
-    """Returns True if a sentence shows figures and gives as their sum or difference what is neither: 200元 from 300元 and
-    200元, though the source has that as well. Where the source itself calls it so, it is no result."""
+    """Returns True if a sentence shows figures and gives as their sum or difference what is neither: 200元 from 300元
+    and 200元, though the source has that as well. Where the source itself calls it so, it is no result."""
     if not isinstance(figure, Number | Share):
         return False
     clauses = _CLAUSES.split(fold(sentence))

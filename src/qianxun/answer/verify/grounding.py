@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from qianxun.answer.verify.counting import is_counted
-from qianxun.answer.verify.derivation import Derivation, derived, is_computing, is_miscalculated
+from qianxun.answer.verify.derivation import Derivation, derived, is_computing, is_miscalculated, supposed
 from qianxun.answer.verify.misplaced import (
     FEWEST,
     ITEM,
@@ -45,6 +45,7 @@ _HEADED_BY: Final = re.compile(
 )  # 营业收入（万元）: the cells below have no scale
 
 
+_SENTENCES: Final = re.compile(r"[。！？!?\n]")
 COPIED: Final = 0.9  # of all that is around it: a sentence of the source with another figure
 ALIKE: Final = 0.75  # of the pairs of characters around a figure are around another in the source
 
@@ -129,7 +130,7 @@ def _with_month(days: Sequence[Day]) -> Day | None:
 
 @dataclass(frozen=True, slots=True)
 class Ungrounded:
-    """Figures that the evidence does not bear out: ``wrong`` ones surely, ``doubtful`` ones may have been worked out."""
+    """Figures that the evidence does not bear out: ``wrong`` ones; ``doubtful`` ones, which may be worked out."""
 
     wrong: tuple[Figure, ...] = ()
     doubtful: tuple[Figure, ...] = ()
@@ -152,6 +153,9 @@ def ungrounded(
         return Ungrounded(tuple(wrong))
     missing = [figure for figure in stated if not is_in(figure, sentence, evidence)]
     missing = [one for one in missing if not _is_rounded(one, sentence, evidence)]
+    if missing:
+        examples = supposed(sentence, evidence.figures, evidence.text)
+        missing = [one for one in missing if one not in examples]
     found = _not_worked_out(missing, sentence, evidence, of_rows)
     if found.wrong:
         return found
@@ -169,7 +173,10 @@ def _not_worked_out(
     doubtful: list[Figure] = []
     for figure in missing:
         given = [one for one in figures(sentence) if one not in left]
-        result = "no" if _is_instead(figure, sentence, evidence) else _derived(figure, sentence, evidence, of_rows, given)
+        is_shown = is_computing(figure, sentence) and derived(figure, sentence, [()], given) == "surely"
+        result: Derivation = "no"
+        if is_shown or not _is_instead(figure, sentence, evidence):
+            result = _derived(figure, sentence, evidence, of_rows, given)
         if result != "no" or _is_row_count(figure, of_rows):
             left.remove(figure)
         if result == "possibly":
@@ -203,10 +210,14 @@ def _derived(
     of_rows: Sequence[Sequence[Figure]],
     given: Sequence[Figure],
 ) -> Derivation:
-    """From the figures that a sentence shows, then those of the rows and the clauses that it names, then all."""
+    """From the figures that a sentence shows, then those of the rows, the sentence and the clauses that it speaks of,
+    then all."""
     own = set(grams(sentence))
     companions = {word for one in given for word in words_of(one)}
     pools: list[Sequence[Figure]] = [(), *of_rows]
+    pools += [
+        figures(max(_SENTENCES.split(text), key=lambda part: len(own & set(grams(part))))) for text in evidence.texts
+    ]
     for places in evidence.occurrences:
         pools.append(
             [one.figure for one in places if not own.isdisjoint(one.clause) or not companions.isdisjoint(one.words)]

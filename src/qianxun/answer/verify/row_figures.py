@@ -9,7 +9,7 @@ from typing import Final
 
 from qianxun.answer.verify.derivation import derived
 from qianxun.answer.verify.grounding import Evidence, is_in
-from qianxun.answer.verify.table_rows import cells, is_rule, named_columns, tables, unnamed_rows
+from qianxun.answer.verify.table_rows import cells, is_rule, named_columns, tables, total_row, unnamed_rows
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import Code, Day, Figure, Number, figures
 
@@ -43,8 +43,8 @@ def _is_stated(figure: Figure) -> bool:
 
 
 def figures_of_named_rows(sentence: str, evidence: Evidence) -> list[Sequence[Figure]]:
-    """Those of the rows of tables that a sentence names, with how many rows they are; and those of the columns that it
-    names by themselves."""
+    """Those of the rows of tables that a sentence names, with how many rows they are, of the total where it names none;
+    and those of the columns that it names by themselves."""
     folded = fold(sentence)
     found: list[Sequence[Figure]] = []
     for text in evidence.with_units:
@@ -58,6 +58,8 @@ def figures_of_named_rows(sentence: str, evidence: Evidence) -> list[Sequence[Fi
             if others:
                 count = Number("", (Decimal(len(rows)),), is_count=True)
                 found.append([*(one for row in rows for cell in row for one in figures(cell)), count])
+            else:
+                found.append([one for cell in total_row(lines) for one in figures(cell)])
     return [group for group in found if group]
 
 

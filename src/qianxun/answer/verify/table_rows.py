@@ -13,6 +13,9 @@ MOST_ROWS: Final = 400
 _TABLE: Final = re.compile(r"(?:^[^|\n]*+(?:\|[^|\n]*+)++$\n?+){2,}+", re.MULTILINE)
 _RULE: Final = re.compile(r"[\s|:\-–—+=]+")
 _UNIT: Final = re.compile(r"[（(]([^（()）\d]{1,6})[)）]\s*\Z")
+_CAPTION_UNIT: Final = re.compile(r"单位[:：]\s?+(?:人民币)?+([^\s（()）\d，,。；;|]{1,6})")
+_ABOVE: Final = 80  # characters above a table in which its unit may stand
+_TOTAL: Final = re.compile("合计|总计|共计|合计数|总和|全公司|全部|total", re.IGNORECASE)
 _BARE: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _LETTERS: Final = re.compile(r"[^\W\d_]")
 
@@ -36,14 +39,21 @@ def is_rule(line: str) -> bool:
 
 
 def with_units(text: str) -> str:
-    """The cells of a column 停机时长（小时） are hours: | 12 | becomes | 12小时 |."""
+    """The cells of a column 停机时长（小时） are hours: | 12 | becomes | 12小时 |; so are those below 单位：小时."""
     if "|" not in text:
         return text
-    return _TABLE.sub(lambda found: "\n".join(_with_units(found.group().splitlines())) + "\n", text)
+    return _TABLE.sub(lambda found: "\n".join(_with_units(found.group().splitlines(), _unit_above(found))) + "\n", text)
 
 
-def _with_units(lines: Sequence[str]) -> Iterator[str]:
-    units = [match[1] if (match := _UNIT.search(name)) else "" for name in cells(lines[0])]
+def _unit_above(table: re.Match[str]) -> str:
+    """What the line right above a table says of its cells."""
+    lines = table.string[max(0, table.start() - _ABOVE) : table.start()].split("\n")
+    stated = _CAPTION_UNIT.search(next((line for line in reversed(lines) if line.strip()), ""))
+    return stated[1] if stated else ""
+
+
+def _with_units(lines: Sequence[str], unit: str) -> Iterator[str]:
+    units = [match[1] if (match := _UNIT.search(name)) else unit for name in cells(lines[0])]
     yield lines[0]
     for line in lines[1:]:
         row = cells(line)
@@ -55,6 +65,12 @@ def _with_units(lines: Sequence[str]) -> Iterator[str]:
             yield f"| {' | '.join(row)} |"
         else:
             yield line
+
+
+def total_row(lines: Sequence[str]) -> list[str]:
+    """The cells of the row that adds up the others; none where a table has no such row."""
+    rows = (cells(line) for line in lines[1:])
+    return next((row for row in rows if row and _TOTAL.fullmatch(row[0].replace(" ", ""))), [])
 
 
 def named_in(names: Iterable[str], sentence: str) -> set[str]:
