@@ -233,7 +233,8 @@ def _quantities(pool: Sequence[Figure], wanted: _Wanted) -> list[Quantity]:
             continue
         kind, value, count = kind_of(one), float(_amounts(one)[-1]), float(one.values[-1])
         found[Quantity(kind, value, count)] = None
-        if kind == "number" and wanted.kind not in ("number", "share", "倍"):
+        is_cell = kind == "number" and not (isinstance(one, Number) and one.is_count)
+        if is_cell and wanted.kind not in ("number", "share", "倍"):
             found |= {Quantity(wanted.kind, size, count): None for size in (value * scale, value)}
     return list(found)
 
