@@ -104,7 +104,7 @@ def _from(
         return "surely"
     if any(map(wanted.is_met, _converted(all_, wanted.kind))):
         return "possibly"
-    if _are_few(all_, wanted.kind) and any(wanted.is_met(one) for one in _parts(all_, wanted.kind)):
+    if _are_few(all_, wanted.kind) and any(map(wanted.is_met, _of_few(all_, wanted.kind, computes))):
         return "surely"
     if len(all_) > MOST:  # a table: its cells are added, not multiplied
         all_ = [one for one in all_ if one.kind == wanted.kind]
@@ -245,6 +245,14 @@ def _results(pool: Sequence[Quantity], kind: str, periods: Sequence[float] = ())
 def _are_few(pool: Sequence[Quantity], kind: str) -> bool:
     """Returns True if it is clear which figures are meant."""
     return all(sum(one.kind == wanted for one in pool) <= FEW for wanted in (kind, "share"))
+
+
+def _of_few(pool: Sequence[Quantity], kind: str, computes: bool) -> Iterator[float]:
+    yield from _parts(pool, kind)
+    values = [one.value for one in pool if one.kind == kind] if computes else []
+    for a, b in combinations(values, 2):
+        yield from (a + b, abs(a - b))
+    yield sum(values)
 
 
 def _parts(pool: Sequence[Quantity], kind: str) -> Iterator[float]:

@@ -204,6 +204,11 @@ def _derived(
     given: Sequence[Figure],
 ) -> Derivation:
     """From the figures that a sentence shows, then those of the rows and the clauses that it names, then all."""
+    if is_computing(figure, sentence) and any(len(group) > 1 for group in of_rows[:1]):
+        # 硕士和本科的人数合计35: it names what it worked with; what follows from other cells may be a coincidence.
+        found = derived(figure, sentence, [(), *of_rows], given, hedge_of(figure, sentence))
+        rest = derived(figure, sentence, [evidence.figures], given, hedge_of(figure, sentence), evidence.text)
+        return found if found == "surely" or rest == "no" else "possibly"
     own = set(grams(sentence))
     companions = {word for one in given for word in words_of(one)}
     pools: list[Sequence[Figure]] = [(), *of_rows]
