@@ -38,7 +38,7 @@ _COMPUTES: Final = re.compile(
     "|total|sum|difference|average|per|times|more|less"
 )
 _SUMS: Final = re.compile("合计|[共总]计|[总一]共|之和|相加|加起来|相差|差额|之差")
-_RESULTS: Final = re.compile(f"{_SUMS.pattern}|相当|等于|平均|倍|剩|还差|折合|换算|[多少][出了]|即|也就是|比[^，。]{{1,20}}[多少高低早晚长短]")
+_RESULTS: Final = re.compile(f"{_SUMS.pattern}|相当|等于|平均|倍|剩|还差|折合|换算|[多少][出了]|即|也就是|比[^，。]{{1,20}}[多少高低早晚长短]|历时|为期|长达|持续|相隔|时隔|间隔")
 _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
 _NEXT_DAY: Final = re.compile("次日|翌日|第二天|隔天|隔日")
 _MONTH: Final = re.compile(r"[^个]{1,3}月份?")  # of a date
@@ -117,7 +117,8 @@ def _from(
     if len(all_) <= MOST_TWICE:
         chance = _chance(wanted, list(_twice(all_, wanted.kind)))
         return "surely" if computes and chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
-    return "no"
+    # There is more to work with than was tried: what says that it is a result may be one.
+    return "possibly" if _RESULTS.search(clause) else "no"
 
 
 def clause_of(figure: Figure, sentence: str) -> str:
