@@ -118,7 +118,7 @@ def _from(
         chance = _chance(wanted, list(_twice(all_, wanted.kind)))
         return "surely" if computes and chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
     # There is more to work with than was tried: what says that it is a result may be one.
-    return "possibly" if _RESULTS.search(clause) else "no"
+    return "possibly" if computes else "no"
 
 
 def clause_of(figure: Figure, sentence: str) -> str:
