@@ -40,6 +40,7 @@ _COMPUTES: Final = re.compile(
 _SUMS: Final = re.compile("合计|[共总]计|[总一]共|之和|相加|加起来|相差|差额|之差")
 _RESULTS: Final = re.compile(
     f"{_SUMS.pattern}|(?<!公)共(?!同)|相当|等于|平均|倍|剩|还差|折合|换算|[多少][出了]|即|也就是|比[^，。]{{1,20}}[多少高低早晚长短]"
+    "|历时|为期|长达|持续|相隔|时隔|间隔"
 )
 _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
 _NEXT_DAY: Final = re.compile("次日|翌日|第二天|隔天|隔日")
@@ -109,7 +110,7 @@ def _from(
         return "surely"
     if any(map(wanted.is_met, _converted(all_, wanted.kind))):
         return "possibly"
-    if _are_few(all_, wanted.kind) and any(wanted.is_met(one) for one in _parts(all_, wanted.kind)):
+    if _are_few(all_, wanted.kind) and any(map(wanted.is_met, _of_few(all_, wanted.kind, computes))):
         return "surely"
     if len(all_) > MOST:  # a table: its cells are added, not multiplied
         all_ = [one for one in all_ if one.kind == wanted.kind]
@@ -122,7 +123,8 @@ def _from(
     if len(all_) <= MOST_TWICE:
         chance = _chance(wanted, list(_twice(all_, wanted.kind)))
         return "surely" if computes and chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
-    return "no"
+    # There is more to work with than was tried: what says that it is a result may be one.
+    return "possibly" if computes else "no"
 
 
 def clause_of(figure: Figure, sentence: str) -> str:
@@ -269,6 +271,14 @@ def _results(pool: Sequence[Quantity], kind: str, periods: Sequence[float] = ())
 def _are_few(pool: Sequence[Quantity], kind: str) -> bool:
     """Returns True if it is clear which figures are meant."""
     return all(sum(one.kind == wanted for one in pool) <= FEW for wanted in (kind, "share"))
+
+
+def _of_few(pool: Sequence[Quantity], kind: str, computes: bool) -> Iterator[float]:
+    yield from _parts(pool, kind)
+    values = [one.value for one in pool if one.kind == kind] if computes else []
+    for a, b in combinations(values, 2):
+        yield from (a + b, abs(a - b))
+    yield sum(values)
 
 
 def _parts(pool: Sequence[Quantity], kind: str) -> Iterator[float]:

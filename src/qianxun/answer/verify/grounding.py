@@ -212,6 +212,11 @@ def _derived(
 ) -> Derivation:
     """From the figures that a sentence shows, then those of the rows, the sentence and the clauses that it speaks of,
     then all."""
+    if is_computing(figure, sentence) and any(len(group) > 1 for group in of_rows[:1]):
+        # 硕士和本科的人数合计35: it names what it worked with; what follows from other cells may be a coincidence.
+        found = derived(figure, sentence, [(), *of_rows], given, hedge_of(figure, sentence))
+        rest = derived(figure, sentence, [evidence.figures], given, hedge_of(figure, sentence), evidence.text)
+        return found if found == "surely" or rest == "no" else "possibly"
     own = set(grams(sentence))
     companions = {word for one in given for word in words_of(one)}
     pools: list[Sequence[Figure]] = [(), *of_rows]
@@ -228,18 +233,18 @@ def _derived(
 
 def _is_instead(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     """Returns True if a source has another figure in the same words: it is not worked out, but wrong."""
-    places = [place for places in evidence.occurrences for place in places if is_rival(figure, place.figure)]
+    places = [place for places in evidence.prose for place in places if is_rival(figure, place.figure)]
     computes = is_computing(figure, sentence)
     for one in (found for found in occurrences(sentence) if found.figure == figure):
         near = {word for word, level in one.words.items() if level == ITEM}
         for place in places:
             if len(one.clause) >= FEWEST and len(one.clause & place.clause) >= ALIKE * len(one.clause):
                 return True
-            if len(one.words) >= 2 * FEWEST and len(one.words.keys() & place.words.keys()) >= COPIED * len(one.words):
-                return True
+            shared = len(one.words.keys() & place.words.keys())
+            is_copied = len(one.words) >= 2 * FEWEST and shared >= COPIED * len(one.words)
             name = {word for word, level in place.words.items() if level == ITEM}
             is_named = len(name) >= FEWEST - 1 and name <= near  # 首付款
-            if (one.clause and one.clause == place.clause) or (is_named and not computes):
+            if (one.clause and one.clause == place.clause) or ((is_named or is_copied) and not computes):
                 return True
     return False
 

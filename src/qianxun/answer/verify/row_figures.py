@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
-from qianxun.answer.verify.derivation import derived
+from qianxun.answer.verify.derivation import derived, is_computing
 from qianxun.answer.verify.grounding import Evidence, is_in
 from qianxun.answer.verify.table_rows import cells, is_rule, named_columns, tables, total_row, unnamed_rows
 from qianxun.text.chinese import fold, grams
@@ -35,6 +35,35 @@ def of_other_rows(sentence: str, evidence: Evidence) -> list[Figure]:
             wrong = [one for one in wrong if derived(one, sentence, [rest.figures, evidence.figures], ()) != "surely"]
             if wrong:
                 return wrong
+    return []
+
+
+def of_other_cells(sentence: str, evidence: Evidence) -> list[Figure]:
+    """The figures that a clause states of one row, and that only other rows have in the column that is named: 销售人员是8
+    人，财务人员则是23人, where it is the other way round."""
+    folded = fold(sentence)
+    for text in evidence.with_units:
+        for lines in tables(text):
+            rows = [line for line in lines[1:] if not is_rule(line)]
+            header = cells(lines[0])
+            for clause in _CLAUSES.split(folded):
+                others = unnamed_rows(lines, clause, folded)
+                columns = named_columns(header, clause) or named_columns(header, folded)
+                if len(rows) - len(others) != 1 or len(columns) != 1:
+                    continue
+                at = next(iter(columns))
+                own = Evidence.of("\n".join(cells(line)) for line in rows if line not in others)
+                column = [cells(line)[at] for line in rows if line in others and at < len(cells(line))]
+                stated: list[Figure] = [one for one in figures(clause) if _is_stated(one)]
+                wrong = [
+                    one
+                    for one in stated
+                    if not is_in(one, clause, own)
+                    and any(is_in(one, clause, Evidence.of((cell,))) for cell in column)
+                    and not is_computing(one, clause)
+                ]
+                if wrong:
+                    return wrong
     return []
 
 

@@ -13,7 +13,7 @@ from qianxun.answer.verify.contradiction import contradicted
 from qianxun.answer.verify.grounding import Evidence, is_in, ungrounded, unsupported
 from qianxun.answer.verify.other_names import of_another_name
 from qianxun.answer.verify.row_cells import contradicted_by_row
-from qianxun.answer.verify.row_figures import figures_of_named_rows, of_other_rows
+from qianxun.answer.verify.row_figures import figures_of_named_rows, of_other_cells, of_other_rows
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import Day, Figure, figures
@@ -96,7 +96,7 @@ def check(
     evidence = _evidence(all_cited, today)
     of_rows = figures_of_named_rows(checked, evidence)
     figures_found = ungrounded(checked, evidence, row_query, of_rows)
-    wrong = figures_found.wrong or of_other_rows(checked, evidence)
+    wrong = figures_found.wrong or of_other_rows(checked, evidence) or of_other_cells(checked, evidence)
     if wrong:
         figures_ = "、".join(dict.fromkeys(figure.written for figure in wrong))
         if all_cited and all(_is_in_query(figure, query, evidence) for figure in wrong):
