@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import wraps
@@ -22,6 +25,7 @@ from qianxun.engine.engine import Engine
 from qianxun.engine.governance.receipts import verify_receipt
 from qianxun.engine.governance.scan import passages, scan
 from qianxun.records.schema import DocumentRow
+from tests.indexing.opened import opened
 
 Test = Callable[..., Coroutine[Any, Any, None]]
 
@@ -168,3 +172,36 @@ async def test_a_base_goes_with_its_bytes(tmp_path: Path) -> None:
         assert receipt.is_complete
         assert (receipt.kind, receipt.documents) == ("knowledge_base", 2)
         assert _left(tmp_path) == set()
+
+
+OTHER_PROCESS = """
+import sqlite3, sys
+tx = sqlite3.connect(sys.argv[1])
+tx.execute("CREATE TABLE IF NOT EXISTS of_another (n INTEGER)")
+tx.execute("INSERT INTO of_another VALUES (1)")
+tx.commit()
+tx.close()
+"""
+
+
+def test_after_a_purge_the_database_is_still_locked_against_other_processes(tmp_path: Path) -> None:
+    """SQLite's locks are the process's: to close any handle of the file gives them all up, and the next process that
+    leaves takes the write-ahead log with it."""
+
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, [Document("病历", SECRET), Document("须知", "挂号要带身份证。")])
+            assert (await engine.governance.receipts.delete(kb, ["病历"], purge=True)).is_complete
+            database = tmp_path / "qianxun.db"
+            for number in range(3):
+                run = [sys.executable, "-c", OTHER_PROCESS, str(database)]
+                await asyncio.to_thread(subprocess.run, run, check=True, timeout=60)
+                assert (tmp_path / "qianxun.db-wal").exists()
+                await engine.add_documents(kb, [Document(f"新{number}", f"第 {number} 条规定。" * 50)])
+        with sqlite3.connect(database) as tx:
+            assert tx.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert tx.execute("SELECT COUNT(*) FROM of_another").fetchall() == [(3,)]
+        async with opened(tmp_path) as (engine, kb):
+            assert len(await engine.documents(kb)) == 4
+
+    asyncio.run(story())
