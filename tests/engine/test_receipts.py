@@ -18,10 +18,12 @@ from sqlalchemy import select
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.filters import Eq
+from qianxun.core.governance.quotas import Quota
 from qianxun.core.governance.receipts import Receipt, written_receipt
 from qianxun.core.log_types import Feedback
 from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
+from qianxun.engine.governance.quotas import set_quota
 from qianxun.engine.governance.receipts import verify_receipt
 from qianxun.engine.governance.scan import passages, scan
 from qianxun.records.schema import DocumentRow
@@ -184,14 +186,19 @@ tx.close()
 """
 
 
-def test_after_a_purge_the_database_is_still_locked_against_other_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after", ["a purge", "a second opening"])
+def test_the_database_stays_locked_against_other_processes(tmp_path: Path, after: str) -> None:
     """SQLite's locks are the process's: to close any handle of the file gives them all up, and the next process that
     leaves takes the write-ahead log with it."""
 
     async def story() -> None:
         async with opened(tmp_path) as (engine, kb):
             await engine.add_documents(kb, [Document("病历", SECRET), Document("须知", "挂号要带身份证。")])
-            assert (await engine.governance.receipts.delete(kb, ["病历"], purge=True)).is_complete
+            if after == "a purge":
+                assert (await engine.governance.receipts.delete(kb, ["病历"], purge=True)).is_complete
+            else:
+                set_quota(engine.settings, "acme", Quota(documents=5))
+                await engine.delete_document(kb, "病历")
             database = tmp_path / "qianxun.db"
             for number in range(3):
                 run = [sys.executable, "-c", OTHER_PROCESS, str(database)]
