@@ -117,6 +117,7 @@ async def everything(engine: Engine, kb: int, queries: Sequence[str], hidden: Se
     found["statistics"] = await engine.statistics(kb)
     found["facets"] = await engine.contents.facets(kb)
     found["page"] = await engine.contents.page(kb, limit=500)
+    found["in force"] = await engine.contents.page(kb, DocumentQuery(valid_on="2020-06-01"), limit=500, counted=True)
     for label in LABELS:
         found[f"labelled {label}"] = await engine.contents.page(kb, DocumentQuery(access=label), limit=500)
         found[f"access {label}"] = await engine.governance.access.list(kb, label=label)

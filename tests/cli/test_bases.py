@@ -194,6 +194,10 @@ def test_a_base_is_written_to_a_file_and_made_anew_from_it(handbook: Run, tmp_pa
     assert handbook("kb", "export", "手册", str(file)).code == 2
     made = handbook("kb", "import", str(file), "--name", "新手册", "--json").json
     assert (made["name"], made["documents"], made["chunks"]) == ("新手册", 2, out["chunks"])
+    elsewhere = ("--data", str(tmp_path / "另一台机器"))
+    assert handbook(*elsewhere, "kb", "import", str(tmp_path / "没有")).code == 2
+    assert not (tmp_path / "另一台机器").exists()
+    assert handbook(*elsewhere, "kb", "import", str(file), "--json").json["documents"] == 2
     assert "旧手册" in handbook("kb", "clone", "手册", "旧手册").out
     answers = [handbook("search", "发票", "--kb", name, "--json").json for name in ("手册", "新手册", "旧手册")]
     texts = [[one["content"] for one in answer["chunks"]] for answer in answers]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import wraps
@@ -15,13 +18,16 @@ from sqlalchemy import select
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.filters import Eq
+from qianxun.core.governance.quotas import Quota
 from qianxun.core.governance.receipts import Receipt, written_receipt
 from qianxun.core.log_types import Feedback
 from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
+from qianxun.engine.governance.quotas import set_quota
 from qianxun.engine.governance.receipts import verify_receipt
 from qianxun.engine.governance.scan import passages, scan
 from qianxun.records.schema import DocumentRow
+from tests.indexing.opened import opened
 
 Test = Callable[..., Coroutine[Any, Any, None]]
 
@@ -168,3 +174,41 @@ async def test_a_base_goes_with_its_bytes(tmp_path: Path) -> None:
         assert receipt.is_complete
         assert (receipt.kind, receipt.documents) == ("knowledge_base", 2)
         assert _left(tmp_path) == set()
+
+
+OTHER_PROCESS = """
+import sqlite3, sys
+tx = sqlite3.connect(sys.argv[1])
+tx.execute("CREATE TABLE IF NOT EXISTS of_another (n INTEGER)")
+tx.execute("INSERT INTO of_another VALUES (1)")
+tx.commit()
+tx.close()
+"""
+
+
+@pytest.mark.parametrize("after", ["a purge", "a second opening"])
+def test_the_database_stays_locked_against_other_processes(tmp_path: Path, after: str) -> None:
+    """SQLite's locks are the process's: to close any handle of the file gives them all up, and the next process that
+    leaves takes the write-ahead log with it."""
+
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, [Document("病历", SECRET), Document("须知", "挂号要带身份证。")])
+            if after == "a purge":
+                assert (await engine.governance.receipts.delete(kb, ["病历"], purge=True)).is_complete
+            else:
+                set_quota(engine.settings, "acme", Quota(documents=5))
+                await engine.delete_document(kb, "病历")
+            database = tmp_path / "qianxun.db"
+            for number in range(3):
+                run = [sys.executable, "-c", OTHER_PROCESS, str(database)]
+                await asyncio.to_thread(subprocess.run, run, check=True, timeout=60)
+                assert (tmp_path / "qianxun.db-wal").exists()
+                await engine.add_documents(kb, [Document(f"新{number}", f"第 {number} 条规定。" * 50)])
+        with sqlite3.connect(database) as tx:
+            assert tx.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert tx.execute("SELECT COUNT(*) FROM of_another").fetchall() == [(3,)]
+        async with opened(tmp_path) as (engine, kb):
+            assert len(await engine.documents(kb)) == 4
+
+    asyncio.run(story())

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from qianxun.core.errors import ModelUnavailable
 from qianxun.core.types import Document, Vectors
 from qianxun.engine.admin.transfer import VERSION, WITHOUT_CORRECTIONS, clone_base, export_base, import_base
 from qianxun.engine.engine import Engine
+from qianxun.engine.settings import RecordsSettings
 from qianxun.graph.curate import GraphCurator
 from qianxun.graph.llm_build import extract_with_model
 from qianxun.graph.summaries import communities, summarise_communities
@@ -79,6 +81,35 @@ def test_no_model_reads_or_writes_again_what_was_exported(tmp_path: Path, model:
 
     with chat_service(writes_well) as service:
         asyncio.run(story(service))
+
+
+def test_a_base_moves_to_another_tenant_of_another_database_with_all_that_was_read(
+    tmp_path: Path, records_url: str
+) -> None:
+    async def story(service: ChatService) -> None:
+        file = tmp_path / "base"
+        async with engine_of(tmp_path / "one", service) as engine:
+            kb = await read_base(engine, "fake-64", stories(1, 2))
+            before = [await shown(engine, kb), await _found(engine, kb)]
+            await export_base(engine, kb, file)
+        calls = len(service.requests)
+        settings = replace(settings_of(tmp_path / "two", service), records=RecordsSettings(url=records_url))
+        async with Engine.open(settings=settings, models=MODELS, background=False) as engine:
+            other = engine.of("乙")
+            made = (await import_base(other, file)).knowledge_base
+            assert made.tenant == "乙"
+            assert [await shown(other, made.id), await _found(other, made.id)] == before
+            assert (await other.admin.verify(made.id)).is_clean
+            assert not await engine.knowledge_bases()
+        assert len(service.requests) == calls
+
+    with chat_service(writes_well) as service:
+        asyncio.run(story(service))
+
+
+async def _found(engine: Engine, kb: int) -> list[Any]:
+    recall = await engine.retrieve(kb, "哪家厂生产1号药")
+    return [(one.chunk.doc_id, one.chunk.text, one.score, one.source) for one in recall.results]
 
 
 def test_what_is_no_longer_what_the_model_read_is_read_again(tmp_path: Path) -> None:

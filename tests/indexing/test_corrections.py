@@ -437,7 +437,7 @@ async def test_an_edit_of_a_table_changes_its_cells(tmp_path: Path) -> None:
 
 
 @story
-async def test_a_clone_under_another_model_is_cut_and_corrected_anew(tmp_path: Path) -> None:
+async def test_an_import_under_another_model_has_the_corrections(tmp_path: Path) -> None:
     async with opened("", tmp_path) as (engine, kb):
         await rules(engine, kb)
         corrections = engine.governance.corrections

@@ -308,6 +308,39 @@ def test_tables_are_found_with_what_their_cells_answer(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_what_was_in_force_on_a_day_is_found_and_said_to_be_outdated(tmp_path: Path) -> None:
+    prices = "# 价目\n\n| 品名 | 单价 |\n| --- | --- |\n| 书桌 | {} |\n"
+    old = markdown("旧价", prices.format(1999), metadata={"valid_from": "2022-01-01"})
+    new = markdown("新价", prices.format(2199), metadata={"valid_from": "2024-01-01", "supersedes": ("旧价",)})
+
+    async def story(engine: Engine) -> None:
+        await base(engine, "价目", old, new)
+        asked = Collection(engine)
+        for day, figure in (("", "2199"), ("2023-01-01", "1999")):
+            found = await tools.tables(asked, "书桌的单价是多少", as_of=day)
+            assert figure in found["answers"][0]["answer"]
+            answer = await tools.ask(asked, "书桌的单价是多少", as_of=day)
+            assert figure in answer["answer"]
+            assert any("取代" in note for note in answer.get("notes", ())) is bool(day)
+            (passage,) = (await tools.retrieve(asked, "书桌的单价", as_of=day))["passages"]
+            assert ("outdated" in passage) is bool(day)
+
+    run(tmp_path, story)
+
+
+def test_an_edited_passage_is_given_with_its_original(tmp_path: Path) -> None:
+    async def story(engine: Engine) -> None:
+        made = await base(engine, "制度", Document("考勤", "上午九点上班。"))
+        edited = "上午九点半上班。"
+        await engine.governance.corrections.add(made.id, "edit", chunk_id=f"c_{made.id}_考勤_0", text=edited)
+        (passage,) = (await tools.retrieve(Collection(engine), "几点上班"))["passages"]
+        assert (passage["text"], passage["original"]) == (edited, "上午九点上班。")
+        (source,) = (await tools.ask(Collection(engine), "几点上班"))["sources"]
+        assert source["original"] == "上午九点上班。"
+
+    run(tmp_path, story)
+
+
 def test_what_is_deleted_cannot_be_read_and_what_changed_is_read_as_it_is_now(tmp_path: Path) -> None:
     async def story(engine: Engine) -> None:
         made = await base(engine, "制度", markdown("差旅.md", TRAVEL))

@@ -89,6 +89,13 @@ def test_documents_are_listed_by_the_filters_of_searches_folder_day_and_time(tmp
         assert await chosen(folder="制度/考勤/") == ["a"]
         assert await chosen(valid_on="2024-06-01") == ["a", "b", "c"]
         assert await chosen(valid_on="2025-06-01") == ["a", "c"]
+        later = {"valid_from": "2024-07-01", "supersedes": ("乙",)}
+        await engine.add_documents(base, [Document("d", "丁", name="丁.md", metadata=later)])
+        for day in ("2024-06-01", "2024-08-01", "2025-06-01"):  # one that is replaced is in force until then
+            found = (await engine.retrieve(base, "甲乙丙丁", mode="fulltext", as_of=day)).results
+            assert await chosen(valid_on=day) == sorted(one.chunk.doc_id for one in found)
+        assert await chosen(valid_on="2024-08-01") == ["a", "c", "d"]
+        await engine.delete_document(base, "d")
         assert await chosen(since=before) == ["a", "b", "c"]
         assert await chosen(until=before) == []
         assert sorted(await chosen(order="name")) == ["a", "b", "c"]

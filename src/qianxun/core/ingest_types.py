@@ -129,7 +129,7 @@ class DocumentQuery:
     order: DocumentOrder = "id"
     where: Filter = EVERYTHING  # as searches have it
     folder: str = ""  # in which the files were, or below
-    valid_on: str = ""  # a day on which it is in force, by its own dates
+    valid_on: str = ""  # a day on which it is in force, as a search of that day has it
     since: datetime | None = None  # changed then or later …
     until: datetime | None = None  # … and before then
     access: str = ""  # those with this access label

@@ -7,16 +7,18 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
+from qianxun.bases.in_force import in_force
 from qianxun.bases.seen import requester_of
 from qianxun.core.errors import BadInput, RecallFailed
 from qianxun.core.governance.access import Principal
+from qianxun.core.governance.validity import ANY_TIME, AsOf, checked_as_of
 from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentQuery, Facet
 from qianxun.core.layered_options import of_base
 from qianxun.core.layered_types import LayeredRecall
@@ -33,7 +35,7 @@ from qianxun.core.options import (
     search_options,
 )
 from qianxun.core.ports import Cache, EmbeddingModel, nothing
-from qianxun.core.types import KnowledgeBase, Piece, Recall, Text
+from qianxun.core.types import KnowledgeBase, Piece, Recall, Text, all_of
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings
 from qianxun.engine.wiring import Hooks
@@ -173,9 +175,12 @@ class Contents:
     ) -> DocumentListing:
         """Documents a page at a time; ``after`` is what the last page gave as ``next``. With ``counted`` the listing
         has the number of all pages together. Raises BadInput for a day or a place that is none."""
-        return await self.own(knowledge_base).read(
-            lambda tx: browse.page(tx, knowledge_base, query, limit=limit, after=after, counted=counted)
-        )
+
+        def read(tx: Connection) -> DocumentListing:
+            wanted = _in_force_on(tx, knowledge_base, query)
+            return browse.page(tx, knowledge_base, wanted, limit=limit, after=after, counted=counted)
+
+        return await self.own(knowledge_base).read(read)
 
     async def facets(self, knowledge_base: int) -> tuple[Facet, ...]:
         """The fields that filters know and the values that the newest documents have there."""
@@ -209,6 +214,14 @@ class Contents:
             removed = await self.own(knowledge_base).write(remove)
             await keep_up(base, preparing=False)
         return removed
+
+
+def _in_force_on(tx: Connection, knowledge_base: int, query: DocumentQuery) -> DocumentQuery:
+    """With the filter that a search as of its day has: a document ends where one that replaces it begins."""
+    day = checked_as_of(query.valid_on)
+    if not day or day == ANY_TIME:
+        return query
+    return replace(query, where=all_of(query.where, in_force(tx, knowledge_base).where(AsOf(day, "request"))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, Row, Select, String, and_, cast, func, or_, s
 from qianxun.core.codec.passage import PATH
 from qianxun.core.errors import BadInput
 from qianxun.core.filters import EVERYTHING, Filter, matches
-from qianxun.core.governance.validity import checked_as_of
 from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentOrder, DocumentQuery, Facet, StoredPair
 from qianxun.core.types import Scalar, Text
 from qianxun.core.unicode import is_storable
@@ -22,7 +21,7 @@ from qianxun.records import chunks, documents, graph, listing, rows
 from qianxun.records.database.statements import select_in
 from qianxun.records.governance import access
 from qianxun.records.outbox import append
-from qianxun.records.schema import DocumentRow, OutboxRow, PairRow, ValidityRow, VersionRow
+from qianxun.records.schema import DocumentRow, OutboxRow, PairRow, VersionRow
 
 FACET_DOCUMENTS: Final = 5_000  # the newest: those of a larger base have the same fields
 FACET_VALUES: Final = 50  # of a field; one with more, such as a title, has as many of the most frequent
@@ -66,9 +65,6 @@ def _chosen(knowledge_base: int, query: DocumentQuery) -> Select[Any]:
     if any(of_version) or query.order == "name":
         current = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation)
         chosen = chosen.join(VersionRow, current)
-    if query.valid_on:
-        known = (ValidityRow.document_key == DocumentRow.key) & (ValidityRow.generation == DocumentRow.generation)
-        chosen = chosen.outerjoin(ValidityRow, known)
     return chosen
 
 
@@ -170,16 +166,11 @@ def _conditions(query: DocumentQuery) -> list[Any]:
 
 
 def _bounds(query: DocumentQuery) -> list[Any]:
-    """Of folder, validity and time."""
+    """Of folder and time."""
     found: list[Any] = []
     if query.folder and is_storable(query.folder):
         below = f"{query.folder.strip('/')}/"
         found.append(VersionRow.extra[PATH].as_string().startswith(below, autoescape=True))
-    if query.valid_on:
-        day = checked_as_of(query.valid_on)
-        started = ValidityRow.valid_from.is_(None) | (ValidityRow.valid_from <= day)  # "" is before every day
-        ended = ValidityRow.valid_until.is_(None) | (ValidityRow.valid_until == "") | (ValidityRow.valid_until >= day)
-        found += [started, ended]
     if query.since is not None:
         found.append(DocumentRow.updated_at >= query.since)
     if query.until is not None:

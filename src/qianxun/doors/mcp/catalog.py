@@ -11,7 +11,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from qianxun.core.errors import BadInput
 from qianxun.core.limits import QUERY_LIMIT, TOP_K_LIMIT
-from qianxun.core.options import Option, SearchOptions, choices_of
+from qianxun.core.options import AS_OF, Option, SearchOptions, choices_of
 from qianxun.doors.mcp import tools
 
 ABOUT: Final = (
@@ -106,10 +106,12 @@ class AskArguments(BaseModel):
         "问哪个知识库：名称或编号，见 list_knowledge_bases；只有一个时可以不写"
         " · name or id; may be left out where there is only one"
     )
+    as_of: str = Field(default="", description=AS_OF.tool)
 
 
 class TablesArguments(_Retrieve):
     top_k: int = Field(default=tools.TABLES, ge=1, le=TOP_K_LIMIT, description="最多几张表 · how many tables at most")
+    as_of: str = Field(default="", description=AS_OF.tool)
 
 
 class ListArguments(BaseModel):
@@ -131,6 +133,8 @@ TEXT: Final[Schema] = {"type": "string"}
 NUMBER: Final[Schema] = {"type": "number"}
 WHOLE: Final[Schema] = {"type": "integer"}
 ANYTHING: Final[Schema] = {"type": "object"}
+OUTDATED: Final[Schema] = {"type": "string", "description": "它今天为什么不是有效的，引用时要说明 · why it is outdated"}
+ORIGINAL: Final[Schema] = {"type": "string", "description": "有人改写过 text，这是原文 · what the document says"}
 DEGRADED: Final = _list(
     _object("part", "reason", knowledge_base=TEXT, part=TEXT, reason=TEXT),
     description="没能参加检索的部分与原因：结果可能不全 · what could not take part",
@@ -144,11 +148,12 @@ PASSAGE: Final = _object(
     "id", "text", "score", "source", "tier", "document",
     id=TEXT, text=TEXT, score=NUMBER, source=TEXT, tier=TEXT, kind=TEXT,
     headings=_list(TEXT), page={"type": ["integer", "null"]}, document=DOCUMENT,
-    knowledge_base=_object("id", "name", id=WHOLE, name=TEXT),
+    knowledge_base=_object("id", "name", id=WHOLE, name=TEXT), outdated=OUTDATED, original=ORIGINAL,
 )  # fmt: skip
 SOURCE: Final = _object(
     "number", "id", "text", "document",
     number=WHOLE, id=TEXT, text=TEXT, headings=_list(TEXT), page={"type": ["integer", "null"]}, document=DOCUMENT,
+    original=ORIGINAL,
 )  # fmt: skip
 TABLE: Final = _object(
     "id", "text", "score", "document",
@@ -261,7 +266,7 @@ TOOLS: Final[Mapping[str, Tool]] = {
             "Get an answer whose sentences cite their sources; it says so where the documents do not tell.",
             AskArguments,
             _object("answer", "is_answered", "sources", answer=TEXT, is_answered={"type": "boolean"},
-                    sources=_list(SOURCE), form=TEXT, reason=TEXT, degraded=DEGRADED,
+                    sources=_list(SOURCE), form=TEXT, reason=TEXT, notes=_list(TEXT), degraded=DEGRADED,
                     knowledge_base=_object("id", "name", id=WHOLE, name=TEXT)),
             tools.ask,
             is_answer=True,

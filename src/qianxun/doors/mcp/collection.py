@@ -26,7 +26,7 @@ class Library(Protocol):
         self, knowledge_base: int, query: str, *, trace_id: str = "", **choices: Unpack[SearchChoices]
     ) -> Recall: ...
     async def search_tables(
-        self, knowledge_base: int, query: str, top_k: int | None = None, *, trace_id: str = ""
+        self, knowledge_base: int, query: str, top_k: int | None = None, *, as_of: str = "", trace_id: str = ""
     ) -> LayeredRecall: ...
     async def ask(
         self, knowledge_base: int, question: str, *, trace_id: str = "", **choices: Unpack[AskChoices]

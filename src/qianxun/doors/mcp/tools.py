@@ -99,7 +99,14 @@ def _passage(collection: Collection, name: str, passage: BaseFound) -> Json:
             "metadata": _metadata(chunk),
         },
         "knowledge_base": {"id": base, "name": name},
+        **({"outdated": found.outdated} if found.outdated else {}),
+        **_edited(chunk.corrected.original if chunk.corrected is not None else None),
     }
+
+
+def _edited(original: str | None) -> Json:
+    """What the document says, of a text that people edited."""
+    return {"original": original} if original is not None else {}
 
 
 def _degraded(result: MultiBaseRecall, bases: Sequence[KnowledgeBase]) -> Json:
@@ -194,10 +201,10 @@ def _metadata(chunk: Chunk) -> Json:
 # ── answers and tables ───────────────────────────────────────────────────────────────────────────
 
 
-async def ask(collection: Collection, question: str, knowledge_base: str | int | None = None) -> Json:
+async def ask(collection: Collection, question: str, knowledge_base: str | int | None = None, as_of: str = "") -> Json:
     """An answer whose sentences are marked with their sources."""
     base = await collection.one(knowledge_base)
-    answer = await collection.library.ask(base.id, question, trace_id=collection.trace_id)
+    answer = await collection.library.ask(base.id, question, trace_id=collection.trace_id, as_of=as_of)
     return {
         "answer": answer.answer,
         "is_answered": answer.is_sure,
@@ -205,6 +212,7 @@ async def ask(collection: Collection, question: str, knowledge_base: str | int |
         "sources": [_source(collection, base, source) for source in answer.sources],
         "knowledge_base": {"id": base.id, "name": base.name},
         **({"reason": answer.reason} if answer.reason else {}),
+        **({"notes": list(answer.notes)} if answer.notes else {}),
         **({"degraded": plain(answer.degraded)} if answer.degraded else {}),
     }
 
@@ -222,18 +230,21 @@ def _source(collection: Collection, base: KnowledgeBase, source: Source) -> Json
             "title": title_of(source.doc_name, source.doc_id, about),
             "url": collection.document_url(base.id, source.doc_id, about),
         },
+        **_edited(source.original),
     }
 
 
 async def tables(
-    collection: Collection, query: str, knowledge_base: str | int | None = None, top_k: int = TABLES
+    collection: Collection, query: str, knowledge_base: str | int | None = None, top_k: int = TABLES, as_of: str = ""
 ) -> Json:
     """Tables that speak of the question, with their rows that do, and what their cells answer."""
     found: list[tuple[float, Json]] = []
     answers: list[Json] = []
     degraded: list[Json] = []
     for base in await collection.chosen(knowledge_base):
-        recall = await collection.library.search_tables(base.id, query, top_k, trace_id=collection.trace_id)
+        recall = await collection.library.search_tables(
+            base.id, query, top_k, as_of=as_of, trace_id=collection.trace_id
+        )
         found += [(result.score, _table(collection, base, result)) for result in recall.results]
         degraded += [{"knowledge_base": base.name, **part} for part in plain(recall.degraded)]
         if recall.answer is not None and recall.answer.sure:

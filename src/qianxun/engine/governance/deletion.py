@@ -26,7 +26,7 @@ from qianxun.core.governance.actor import current_actor
 from qianxun.core.governance.receipts import KnownCopy, Receipt, ReceiptKind, Removed, Scanned, name_digest
 from qianxun.core.system.cache import forget_texts
 from qianxun.engine.governance.host import Host
-from qianxun.engine.governance.scan import ENCODINGS, passages, scan
+from qianxun.engine.governance.scan import ENCODINGS, passages, scan_apart
 from qianxun.indexing.maintenance import keep_up, rebuild
 from qianxun.jobs.follow_writes import LOOK_SECONDS
 from qianxun.records import bases, documents
@@ -173,7 +173,7 @@ async def _rewrite(host: Host, found: _Found) -> None:
 def _scanned(host: Host, texts: Sequence[str]) -> Scanned:
     folder: Path = host.settings.folder
     wanted = passages(texts)
-    hits = scan(folder, wanted)
+    hits = scan_apart(folder, wanted)
     with host.records.reading() as tx:
         shared = {passage for passage in hits.found if deletion.has_passage(tx, passage)}
     files = sorted({file for passage, where in hits.found.items() if passage not in shared for file in where})

@@ -1,4 +1,9 @@
-"""Files read byte by byte for passages of texts that should be in none of them any more."""
+"""Files read byte by byte for passages of texts that should be in none of them any more.
+
+`scan_apart` is for a folder whose database is open: it has another process read. SQLite's locks are the process's, and
+to close any handle of a database file gives up all of them (sqlite.org/howtocorrupt.html, 2.2): the next process that
+came and went would take the write-ahead log with it, and both would write over each other.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,14 @@ import json
 import mmap
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from qianxun.core.errors import Refused
 
 PASSAGES: Final = 32  # that are searched for, spread over all texts
 LENGTH: Final = 12  # characters of one: short enough to lie within a page, long enough to be nobody else's
@@ -17,6 +26,7 @@ SHORTEST: Final = 6  # of a text that is shorter than that
 ENCODINGS: Final = ("utf-8", "utf-16-le", "utf-16-be", "gb18030", "json")
 WEIGHTS: Final = "models"  # a folder of downloaded models, in which no text of users is ever written
 
+_IMPORT_ROOT: Final = str(Path(__file__).parents[3])
 _RUN: Final = re.compile(r"\S+")
 
 
@@ -41,6 +51,24 @@ def passages(texts: Sequence[str]) -> list[str]:
         else:
             found += [run for run in sorted(runs, key=len, reverse=True)[:1] if len(run) >= SHORTEST]
     return list(dict.fromkeys(found))
+
+
+def scan_apart(folder: Path, wanted: Sequence[str]) -> Hits:
+    """`scan` in a process of its own. Raises Refused where that one fails."""
+    done = subprocess.run(
+        [sys.executable, "-s", "-P", "-B", "-X", "utf8", "-m", __name__],
+        input=json.dumps([str(folder.resolve()), list(wanted)]),  # never an argument, which everybody can read
+        env={"PYTHONPATH": _IMPORT_ROOT},
+        cwd="/",
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    if done.returncode:
+        reason = done.stderr.strip().rpartition("\n")[2]
+        raise Refused(f"已经删除，但没能读遍数据目录来证明：{reason}", hint="排除原因后，再清除一次来取得凭证")
+    files, size, found = json.loads(done.stdout)
+    return Hits(files, size, {passage: set(where) for passage, where in found.items()})
 
 
 def scan(folder: Path, wanted: Sequence[str]) -> Hits:
@@ -75,3 +103,10 @@ def _files(folder: Path) -> Iterator[Path]:
             path = Path(place) / name
             if path.is_file() and not path.is_symlink():
                 yield path
+
+
+if __name__ == "__main__":
+    _folder, _wanted = json.load(sys.stdin)
+    _hits = scan(Path(_folder), _wanted)
+    _found = {passage: sorted(where) for passage, where in _hits.found.items()}
+    json.dump([_hits.files, _hits.bytes, _found], sys.stdout)

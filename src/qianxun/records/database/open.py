@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -90,9 +90,13 @@ def open_database(url: str, reach: Reach = USUAL) -> Engine:
 
 
 def _make_private(database: Path) -> None:
-    """Creates the file for its owner alone, or closes it to others. SQLite gives its other files the same mode."""
+    """Creates the file for its owner alone, or closes it to others. SQLite gives its other files the same mode.
+
+    One that exists is not opened: to close it again would give up the locks of whoever has it open in this process.
+    """
     try:
-        os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with suppress(FileExistsError):
+            os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         for path in (database, *(database.with_name(database.name + end) for end in ("-wal", "-shm"))):
             if path.exists() and path.stat().st_uid == os.geteuid() and path.stat().st_mode & 0o077:
                 path.chmod(0o600)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
+from qianxun.core.errors import BadInput
 from qianxun.doors.cli.commands.bases import NameArgument
 from qianxun.doors.cli.i18n import done, print_json, tr
 from qianxun.doors.cli.progress import counting
@@ -59,10 +60,13 @@ def import_file(
     """由 export 的文件新建一个知识库 · a new base from such a file"""
     from qianxun.engine.admin.transfer import import_base
 
-    made = _transferred(
-        context, "kb import", lambda engine, watch: import_base(engine, file, name=name, model=model, watch=watch)
-    )
-    _show_made(made, as_json)
+    if not file.is_file():  # before a folder is made for it
+        raise BadInput(f"没有文件 {file}", hint="检查路径")
+
+    async def work(engine: Engine, watch: Watch) -> Transferred:
+        return await import_base(engine, file, name=name, model=model, watch=watch)
+
+    _show_made(_transferred(context, "kb import", work, may_create=True), as_json)
 
 
 def clone(
@@ -82,7 +86,11 @@ def clone(
 
 
 def _transferred(
-    context: typer.Context, command: str, work: Callable[[Engine, Watch], Awaitable[Transferred]]
+    context: typer.Context,
+    command: str,
+    work: Callable[[Engine, Watch], Awaitable[Transferred]],
+    *,
+    may_create: bool = False,
 ) -> Transferred:
     session = session_of(context)
     refuse_url(session, command)
@@ -91,7 +99,7 @@ def _transferred(
         with counting(tr("文档", "documents"), 0, "") as watch:
             return await work(engine, watch)
 
-    return with_engine(session.settings(), counted)
+    return with_engine(session.settings(), counted, may_create=may_create)
 
 
 def _show_made(made: Transferred, as_json: bool) -> None:

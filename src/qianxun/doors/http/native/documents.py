@@ -257,7 +257,7 @@ def document_query(
     suffix: Annotated[str, Query(max_length=20, description="名称以 .pdf 等结尾，不写点")] = "",
     filters: Annotated[str, Query(max_length=10_000, description="JSON，与检索的 filters 一样")] = "",
     folder: Annotated[str, Query(max_length=SOURCE_LIMIT, description="放入时在这个文件夹或其下")] = "",
-    valid_on: Annotated[str, Query(max_length=20, description="按它自己的日期，这一天有效的")] = "",
+    valid_on: Annotated[str, Query(max_length=20, description="这一天有效的：被取代的不在其中，同检索")] = "",
     since: Annotated[AwareDatetime | None, Query(description="这时或以后改过的，带时区")] = None,
     until: Annotated[AwareDatetime | None, Query(description="这时以前改的，带时区")] = None,
     order: Annotated[DocumentOrder, Query(description="按编号、名称、新的在前、旧的在前")] = "id",
