@@ -249,14 +249,18 @@ class Queue:
         self._go.set()
 
 
-@pytest.mark.parametrize(("later", "order"), [(0.0, "甲丁丙"), (600.0, "甲丙丁")])
-def test_where_clients_leave_room_goes_to_the_last_to_come(later: float, order: str) -> None:
+@pytest.mark.parametrize(
+    ("waited", "later", "order"),
+    [(2.0, 0.0, "甲丁丙"), (2.0, 60.0, "甲丙丁"), (0.9, 0.0, "甲丙丁")],  # the last: it left for other reasons
+)
+def test_where_clients_leave_room_goes_to_the_last_to_come(waited: float, later: float, order: str) -> None:
     async def story() -> None:
         queue, impatient = Queue(max_waiting=0), Caller()
         tasks = [await queue.ask("甲")]
         await queue.use_up_refusals()
         leaving = await queue.ask("乙", impatient)
         tasks.append(await queue.ask("丙"))
+        queue.now += waited
         impatient.has_left.set()
         with pytest.raises(ClientDisconnected):
             await leaving

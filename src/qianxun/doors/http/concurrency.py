@@ -15,8 +15,9 @@ from qianxun.core.errors import Overloaded
 from qianxun.core.system.fair_slots import FairSlots
 
 WATCH_AFTER: Final = 0.05  # seconds: most searches are done by then and need no watcher task
-IMPATIENT_SECONDS: Final = 5.0  # after a client has left others are expected to, when they have waited as long
-LEAST_WAIT: Final = 1.0  # seconds; who leaves sooner had other reasons than the wait
+IMPATIENT_SECONDS: Final = 2.0  # after a client has left others are expected to, when they have waited as long
+MOST_DOUBLINGS: Final = 30  # of that time, since nobody has: it is as good as for ever then
+LEAST_WAIT: Final = 1.0  # seconds; who leaves sooner had other reasons than the wait, such as its own end
 WORTH_WAITING: Final = 0.7  # of that time in the queue: clients are not all alike
 WORTH_PAUSING: Final = 0.9  # … and before a refusal, whose moment is known
 SMOOTHING: Final = 0.1  # what the last one counts in a moving average
@@ -150,13 +151,17 @@ class ConcurrencyLimit:
 
     def _note_departure(self, came: float) -> None:
         """A client that came then has left without an answer."""
-        self._longest_wait = min(self._accepted_wait(), max(self._clock() - came, LEAST_WAIT))
-        self._left_at = self._clock()
+        waited = self._clock() - came
+        if waited >= LEAST_WAIT:
+            self._longest_wait = min(self._accepted_wait(), waited)
+            self._left_at = self._clock()
 
     def _accepted_wait(self) -> float:
-        """Seconds that clients wait, as far as the last ones tell; more and more after nobody has left for a while."""
-        since = (self._clock() - self._left_at) / IMPATIENT_SECONDS
-        return self._longest_wait if self._longest_wait == math.inf else self._longest_wait * max(1.0, since)
+        """Seconds that clients wait, as far as the last ones tell; twice as long for every while that nobody leaves."""
+        if self._longest_wait == math.inf:
+            return math.inf
+        whiles = (self._clock() - self._left_at) / IMPATIENT_SECONDS
+        return math.ldexp(self._longest_wait, int(min(whiles, MOST_DOUBLINGS)))
 
 
 def _too_many() -> Overloaded:
