@@ -1,4 +1,5 @@
-"""The collector is back when the last bulk step ends, and stays off where the program wants it off."""
+"""The collector is back when the last bulk step ends, off where the program wants it off, and as it was after a
+service."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from qianxun.core.system.gc_pause import paused_collection
+from qianxun.core.system.gc_pause import SERVICE_THRESHOLD, collection_of_a_service, paused_collection
 
 
 @pytest.fixture(autouse=True)
@@ -36,3 +37,15 @@ def test_a_program_without_a_collector_keeps_it_so() -> None:
     with paused_collection(), paused_collection():
         pass
     assert not gc.isenabled()
+
+
+def test_a_service_leaves_out_what_it_has_loaded_and_collects_the_rest() -> None:
+    threshold, loaded = gc.get_threshold(), [[number] for number in range(1000)]
+    with collection_of_a_service():
+        assert not {id(one) for one in loaded} & {id(one) for one in gc.get_objects()}
+        assert gc.get_threshold() == (SERVICE_THRESHOLD, *threshold[1:])
+        cycle: list[object] = []
+        cycle.append(cycle)
+        del cycle
+        assert gc.collect() >= 1
+    assert gc.get_threshold() == threshold

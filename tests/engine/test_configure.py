@@ -117,6 +117,12 @@ def test_what_cannot_work_is_refused(name: str, value: Any) -> None:
     assert refused.value.hint
 
 
+def test_a_prompt_that_is_too_long_is_refused_with_how_long_it_may_be() -> None:
+    with pytest.raises(BadInput) as refused:
+        changed(STANDARD, {"prompt": "长" * 4001})
+    assert "至多 4000 字" in (refused.value.hint or "")
+
+
 def test_text_is_read_as_the_key_wants_it() -> None:
     assert read("search.top_k", " 7 ") == 7
     assert read("search.weights.vector", ".7") == 0.7

@@ -240,22 +240,34 @@ class Queue:
             await asyncio.sleep(0)
         return task
 
+    async def use_up_refusals(self) -> None:
+        """Those that are made at once."""
+        refused = [await self.ask("") for _ in range(REFUSED_AT_ONCE)]
+        assert all(isinstance(one.exception(), Overloaded) for one in refused)
+
     def go_on(self) -> None:
         self._go.set()
 
 
-@pytest.mark.parametrize(("later", "order"), [(0.0, "甲丁丙"), (60.0, "甲丙丁")])
-def test_while_clients_leave_the_queue_the_last_to_come_is_served_first(later: float, order: str) -> None:
+@pytest.mark.parametrize(
+    ("waited", "later", "order"),
+    [(2.0, 0.0, "甲丁丙"), (2.0, 60.0, "甲丙丁"), (0.9, 0.0, "甲丙丁")],  # the last: it left for other reasons
+)
+def test_where_clients_leave_room_goes_to_the_last_to_come(waited: float, later: float, order: str) -> None:
     async def story() -> None:
-        queue, impatient = Queue(), Caller()
-        tasks = [await queue.ask("甲"), leaving := await queue.ask("乙", impatient), await queue.ask("丙")]
+        queue, impatient = Queue(max_waiting=0), Caller()
+        tasks = [await queue.ask("甲")]
+        await queue.use_up_refusals()
+        leaving = await queue.ask("乙", impatient)
+        tasks.append(await queue.ask("丙"))
+        queue.now += waited
         impatient.has_left.set()
         with pytest.raises(ClientDisconnected):
             await leaving
-        queue.now += later  # nobody has left for a while: first come, first served
         tasks.append(await queue.ask("丁"))
+        queue.now += later  # nobody has left for a while: first come, first served
         queue.go_on()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks)
         assert "".join(queue.served) == order
 
     run(story)
@@ -277,12 +289,11 @@ def test_what_the_queue_would_take_too_long_for_is_refused_when_it_comes() -> No
     run(story)
 
 
-def test_many_refusals_wait_for_requests_to_be_finished() -> None:
+def test_after_some_refusals_the_next_wait_for_room_and_are_answered() -> None:
     async def story() -> None:
         queue = Queue(max_waiting=0)
         first = await queue.ask("甲")
-        refused = [await queue.ask("乙") for _ in range(REFUSED_AT_ONCE)]
-        assert all(isinstance(one.exception(), Overloaded) for one in refused)
+        await queue.use_up_refusals()
         hurried, patient = Caller(), await queue.ask("丙")
         leaving = await queue.ask("丁", hurried)
         assert not patient.done()
@@ -290,13 +301,40 @@ def test_many_refusals_wait_for_requests_to_be_finished() -> None:
         with pytest.raises(ClientDisconnected):
             await leaving
         queue.go_on()
-        await first
-        for _ in range(FINISHED_PER_REFUSAL - 1):
-            assert not patient.done()
+        await asyncio.gather(first, patient)
+        assert "".join(queue.served) == "甲丙"
+        for _ in range(FINISHED_PER_REFUSAL):  # while nobody waits for room
             async with queue.limit.slot(Caller().request):
                 pass
+        async with queue.limit.slot(Caller().request):
+            with pytest.raises(Overloaded):  # at once again
+                await (await queue.ask("戊"))
+
+    run(story)
+
+
+def test_who_waits_for_room_in_vain_is_refused_and_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        monkeypatch.setattr("qianxun.doors.http.concurrency.PAUSE_SECONDS", 0.01)
+        queue = Queue(max_waiting=0)
+        first = await queue.ask("甲")
+        await queue.use_up_refusals()
         with pytest.raises(Overloaded):
-            await patient
+            await (await queue.ask("乙"))
+        queue.go_on()
+        await first
+        await (await queue.ask("丙"))
+        assert "".join(queue.served) == "甲丙"
+        assert (queue.limit.running, queue.limit.waiting) == (0, 0)
+
+    run(story)
+
+
+def test_a_timeout_of_the_work_itself_is_not_taken_for_a_lack_of_room() -> None:
+    async def story() -> None:
+        with pytest.raises(TimeoutError):
+            async with ConcurrencyLimit(1, 0, 30.0).slot(Caller().request):
+                raise TimeoutError
 
     run(story)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ import pytest
 from sqlalchemy import Connection
 
 from qianxun.core.errors import BadInput
+from qianxun.core.system.gc_pause import SERVICE_THRESHOLD
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.cli import main
 from qianxun.doors.http.listener import bound
@@ -190,6 +192,19 @@ def test_the_process_owns_its_uploads_alone(tmp_path: Path) -> None:
 
     asyncio.run(story())
     assert os.stat(tmp_path / "uploads").st_mode & 0o077 == 0
+
+
+def test_while_it_serves_the_collector_leaves_out_what_is_loaded(tmp_path: Path) -> None:
+    thresholds: list[int] = []
+
+    def listening(url: str) -> None:
+        thresholds.append(gc.get_threshold()[0])
+        os.kill(os.getpid(), signal.SIGINT)
+
+    chosen = {"data": str(tmp_path), "service.port": 0, "vectorization.model": "none"}
+    asyncio.run(serve(load(environment={}, arguments=chosen, folder=tmp_path), listening))
+    assert thresholds == [SERVICE_THRESHOLD]
+    assert gc.get_threshold()[0] != SERVICE_THRESHOLD
 
 
 def test_nobody_is_answered_before_it_is_known_which_indexes_are_to_be_opened(

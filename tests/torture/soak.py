@@ -21,10 +21,10 @@ from tests.http.served import BASES, running
 
 MOST_MEGABYTES_AN_HOUR = 1.0
 WARMING_MINUTES, WARMING_SHARE = 10.0, 1 / 2  # of a shorter time this share
-WARMING_CALLS = 10_000  # caches fill by calls: on a busy machine ten minutes are too few of them
+WARMING_CALLS = 15_000  # caches fill by calls (the largest after 14,000): on a busy machine ten minutes are too few
 SAMPLE_SECONDS = 2.0
 LEAST_SAMPLES = 60  # that a slope is fitted to
-DOCUMENTS = 200  # that are written again and again, and deleted
+DOCUMENTS = 200  # that are written again and again, and deleted; and as many files, which are uploaded again and again
 WORDS = (
     "住院",
     "门诊",
@@ -93,7 +93,8 @@ async def _work(url: str, process: psutil.Process, seconds: float, seed: int) ->
     failures: list[str] = []
     calls = 0
     async with httpx.AsyncClient(base_url=url, timeout=120, trust_env=False) as http:
-        bases = [await _base(http, number) for number in range(3)]
+        bases = [await _base(http, number, chance) for number in range(3)]
+        began = time.monotonic()
 
         async def go_on() -> None:
             nonlocal calls
@@ -122,24 +123,41 @@ def _failure(answer: httpx.Response) -> str:
     return f"{call.method} {call.url.path}: {answer.status_code} {answer.text[:500]} trace {trace}"
 
 
-async def _base(http: httpx.AsyncClient, number: int) -> int:
+async def _base(http: httpx.AsyncClient, number: int, chance: random.Random) -> int:
+    """A base with all documents that there will be: by chance alone the last file would come after 60,000 calls, and a
+    base that grows takes more memory."""
     made = await http.post(BASES, json={"name": f"库{number}", "embedding_model": "none"})
     base: int = made.json()["data"]["id"]
+    for document in range(DOCUMENTS):
+        for write in (_put, _upload):
+            (await write(http, base, f"d{document}", _text(chance), wait=False)).raise_for_status()
     return base
 
 
+def _text(chance: random.Random) -> str:
+    clauses = ("".join(chance.choices(WORDS, k=3)) for _ in range(chance.choice((3, 40))))
+    return "，".join(clauses) + f"{chance.random()}。"
+
+
+async def _put(http: httpx.AsyncClient, base: int, name: str, text: str, *, wait: bool = True) -> httpx.Response:
+    path = f"{BASES}/{base}/documents/{name}"
+    return await http.put(path, params={"wait": wait}, json={"name": name, "content": text})
+
+
+async def _upload(http: httpx.AsyncClient, base: int, name: str, text: str, *, wait: bool = True) -> httpx.Response:
+    file = {"file": (f"{name}.txt", text.encode())}
+    return await http.post(f"{BASES}/{base}/documents", params={"wait": wait}, files=file)
+
+
 async def _call(http: httpx.AsyncClient, base: int, chance: random.Random) -> httpx.Response:
-    text = (
-        "，".join("".join(chance.choices(WORDS, k=3)) for _ in range(chance.choice((3, 40)))) + f"{chance.random()}。"
-    )
-    documents, name = f"{BASES}/{base}/documents", f"d{chance.randrange(DOCUMENTS)}"
+    text, name = _text(chance), f"d{chance.randrange(DOCUMENTS)}"
     match chance.randrange(20):
         case 0 | 1 | 2:
-            return await http.put(f"{documents}/{name}", json={"name": name, "content": text})
+            return await _put(http, base, name, text)
         case 3:
-            return await http.delete(f"{documents}/{name}")
+            return await http.delete(f"{BASES}/{base}/documents/{name}")
         case 4:
-            return await http.post(documents, files={"file": (f"{name}.txt", text.encode())})
+            return await _upload(http, base, name, text)
         case 5:
             return await http.post(f"/v1/query/{base}", json={"query": text[:12] + "是多少？", "stream": False})
         case 6:

@@ -24,6 +24,7 @@ from qianxun.records import bases
 from qianxun.text.chinese import Analyser
 from qianxun.text.synonyms import SHAPE, groups_of, read_groups, write_groups
 
+LONGEST_TEXT: Final = 4_000  # characters of a prompt
 KINDS: Final[Mapping[str, str]] = {
     "chunk_size": "整数",
     "chunk_overlap": "整数",
@@ -36,7 +37,7 @@ KINDS: Final[Mapping[str, str]] = {
     "chat_model": "模型名",
     "graph_model": "模型名",
     "vision_model": "模型名",
-    "prompt": "文字",
+    "prompt": f"至多 {LONGEST_TEXT} 字的文字",
     "check": "strict、flag 或 off",
     "user_id": "用户编号",
     "search.top_k": "整数",
@@ -53,7 +54,6 @@ KINDS: Final[Mapping[str, str]] = {
 ALWAYS: Final = ("chunk_size", "chunk_overlap")  # a base cannot be without them
 MODEL_KEYS: Final = ("search.rerank", "qa_model", "rewrite_model", "chat_model", "graph_model", "vision_model")
 WORDS: Final = 100_000
-LONGEST_TEXT: Final = 4_000  # characters of a prompt
 LONGEST: Final = 200  # characters of a name or a word
 
 
@@ -159,7 +159,7 @@ def _checked(name: str, value: Any) -> Any:
         return value
     if name == "check" and value in CHECK_MODES:
         return value
-    if kind == "文字" and isinstance(value, str) and _is_text(value):
+    if kind == KINDS["prompt"] and isinstance(value, str) and _is_text(value):
         return value
     if kind in ("模型名", "用户编号", KINDS["search.fusion"]) and isinstance(value, str) and _is_name(value):
         return value

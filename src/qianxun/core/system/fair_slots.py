@@ -17,7 +17,7 @@ class FairSlots:
 
     def __init__(self, limit: int, is_newest_first: Callable[[], bool] = lambda: False) -> None:
         """``is_newest_first``: whether, at this moment, the last to come is the first of its owner to be served."""
-        self._limit = max(limit, 1)
+        self.limit = limit  # may change: who waits then has a slot when the next one is given back
         self._is_newest_first = is_newest_first
         self._running: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # the owner whose turn it is comes first
@@ -36,13 +36,16 @@ class FairSlots:
 
     def is_free(self, owner: str) -> bool:
         """Whether the owner would have a slot at once."""
-        most = self._limit + (owner not in self._running)
+        most = max(self.limit, 1) + (owner not in self._running)
         return self.running < most and owner not in self._waiting
 
     @asynccontextmanager
-    async def slot(self, owner: str = "") -> AsyncIterator[Callable[[], None]]:
-        """Waits for a slot and has it for the block, or until the function that the block is given is called."""
-        await self._acquire(owner)
+    async def slot(self, owner: str = "", seconds: float | None = None) -> AsyncIterator[Callable[[], None]]:
+        """Waits for a slot and has it for the block, or until the function that the block is given is called.
+
+        Raises TimeoutError if there is none within ``seconds``.
+        """
+        await self._acquire(owner, seconds)
         owners = [owner]
 
         def release() -> None:
@@ -54,15 +57,16 @@ class FairSlots:
         finally:
             release()
 
-    async def _acquire(self, owner: str) -> None:
+    async def _acquire(self, owner: str, seconds: float | None) -> None:
         if self.is_free(owner):
             self._running[owner] += 1
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(owner, deque()).append(turn)
         try:
-            await turn
-        except asyncio.CancelledError:
+            async with asyncio.timeout(seconds):
+                await turn
+        except (asyncio.CancelledError, TimeoutError):
             if turn.cancelled():
                 self._forget(owner, turn)
             else:  # it had just been given
@@ -83,7 +87,7 @@ class FairSlots:
                 self._running[following] += 1
 
     def _next(self) -> str | None:
-        free = self._limit - self.running
+        free = max(self.limit, 1) - self.running
         return next((owner for owner in self._waiting if free + (owner not in self._running) > 0), None)
 
     def _forget(self, owner: str, turn: asyncio.Future[None]) -> None:

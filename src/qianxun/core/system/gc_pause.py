@@ -1,4 +1,4 @@
-"""Bulk steps without the garbage collector in between."""
+"""How often the garbage collector runs: not within bulk steps, and seldom over what a service has loaded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
+
+SERVICE_THRESHOLD: Final = 10_000  # values between two collections of a service; Python's is 700
 
 _lock = threading.Lock()
 _steps = 0  # under way, in all threads
@@ -32,3 +35,23 @@ def paused_collection() -> Iterator[None]:
             _steps -= 1
             if _steps == 0 and _was_on:
                 gc.enable()
+
+
+@contextmanager
+def collection_of_a_service() -> Iterator[None]:
+    """Within the block what exists now is not looked at, and the rest less often: code, lexicons and routes stay as
+    long as the process.
+
+    Values of requests that wait outlive the young generations. With 400 clients a sixth of the processor time went into
+    looking at all 200,000 values of the process again and again, with 32 a sixteenth.
+    """
+    before, had_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(SERVICE_THRESHOLD, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        if not had_frozen:  # a program that had keeps to that
+            gc.unfreeze()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 from starlette.requests import Request
@@ -16,13 +15,15 @@ from qianxun.core.errors import Overloaded
 from qianxun.core.system.fair_slots import FairSlots
 
 WATCH_AFTER: Final = 0.05  # seconds: most searches are done by then and need no watcher task
-IMPATIENT_SECONDS: Final = 5.0  # after a client has left others are expected to, when they have waited as long
-LEAST_WAIT: Final = 1.0  # seconds; who leaves sooner had other reasons than the wait
-WORTH_WAITING: Final = 0.7  # of that time: clients are not all alike
+IMPATIENT_SECONDS: Final = 2.0  # after a client has left others are expected to, when they have waited as long
+MOST_DOUBLINGS: Final = 30  # of that time, since nobody has: it is as good as for ever then
+LEAST_WAIT: Final = 1.0  # seconds; who leaves sooner had other reasons than the wait, such as its own end
+WORTH_WAITING: Final = 0.7  # of that time in the queue: clients are not all alike
+WORTH_PAUSING: Final = 0.9  # … and before a refusal, whose moment is known
 SMOOTHING: Final = 0.1  # what the last one counts in a moving average
-REFUSED_AT_ONCE: Final = 16  # those after them wait until so many requests are finished …
-FINISHED_PER_REFUSAL: Final = 4
-REFUSAL_SECONDS: Final = 5.0  # … but at most for this long, nor until they leave
+REFUSED_AT_ONCE: Final = 16  # those after them wait for room in the queue …
+FINISHED_PER_REFUSAL: Final = 4  # … and after so many that are finished while nobody does, one more is refused at once
+PAUSE_SECONDS: Final = 10.0  # that one waits for room at most
 
 Clock = Callable[[], float]
 
@@ -35,11 +36,11 @@ class ConcurrencyLimit:
     """``limit`` slots, then a queue of at most ``max_waiting``, both fair between tenants; then Overloaded.
 
     Made for more clients than can be answered, some of whom leave: as many answers as ever come of it, since little is
-    spent on the others. Whoever comes when the queue is full, or so long that its time would be over, is refused; where
-    many are, only after a pause, at a fraction of the pace at which requests are finished, since many ask again at
-    once. Where clients leave, so does whatever would take longer than they wait: to see one go costs more than to
-    refuse it. While they leave the queue the last to come is served first: those before it are about to leave, too
-    (Maurer 2015, Fail at Scale: adaptive LIFO).
+    spent on the others. Whoever comes when the queue is full, or so long that its time would be over, waits for room in
+    it and is refused only when there is none for a while: a refusal costs, and many who are refused ask again at once.
+    Where clients leave nobody waits longer than they did: to see one go costs more than to refuse it. Room then goes to
+    the last to come: those before it are about to leave, too (Maurer 2015, Fail at Scale: adaptive LIFO). Who has room
+    is served in turn: the queue is no longer than they wait.
     """
 
     def __init__(self, limit: int, max_waiting: int, seconds: float | None, clock: Clock = time.monotonic) -> None:
@@ -49,13 +50,13 @@ class ConcurrencyLimit:
         self._limit = limit
         self._max_waiting = max_waiting
         self._clock = clock
-        self._slots = FairSlots(limit, lambda: clock() < self._left_queue_at + IMPATIENT_SECONDS)
+        self._slots = FairSlots(limit)
+        self._places = FairSlots(limit + max_waiting, lambda: self._accepted_wait() < (seconds or math.inf))
         self._longest_wait = math.inf  # seconds after which clients have left …
-        self._left_at = self._left_queue_at = -math.inf  # … the last of them, the last from the queue
+        self._left_at = -math.inf  # … the last of them
         self._slot_seconds = 0.0  # a moving average of how long a slot is taken
         self._free_refusals = REFUSED_AT_ONCE
-        self._finished_since = 0  # the last refusal that had to wait, or was made free again
-        self._refusing: deque[asyncio.Event] = deque()  # the pauses of those who wait to be refused
+        self._finished_since = 0  # a refusal was made free again
 
     @property
     def running(self) -> int:
@@ -71,30 +72,19 @@ class ConcurrencyLimit:
 
     @asynccontextmanager
     async def slot(self, request: Request) -> AsyncIterator[None]:
-        """Waits for a slot. Raises Overloaded if the queue is full, and after the timeout.
+        """Waits for a slot. Raises Overloaded if there is no room in the queue, and after the timeout.
 
         Raises ClientDisconnected, and cancels the block, if the client leaves.
         """
-        tenant, has_begun, came = await self._admitted(request), False, self._clock()
+        came, has_begun, watched = self._clock(), False, cancelled_with_client(request, self.seconds)
         try:
-            async with cancelled_with_client(request, self.seconds), self._timed_slot(tenant):
+            async with watched, self._place(request) as tenant, self._timed_slot(tenant):
                 has_begun = True
                 yield
         except ClientDisconnected:
             if not has_begun:
-                self._left_queue_at = self._clock()
                 self._note_departure(came)
             raise
-
-    def _note_departure(self, came: float) -> None:
-        """A client that came then has left without an answer."""
-        self._longest_wait = min(self._accepted_wait(), max(self._clock() - came, LEAST_WAIT))
-        self._left_at = self._clock()
-
-    def _accepted_wait(self) -> float:
-        """Seconds that clients wait, as far as the last ones tell; more and more after nobody has left for a while."""
-        since = (self._clock() - self._left_at) / IMPATIENT_SECONDS
-        return self._longest_wait if self._longest_wait == math.inf else self._longest_wait * max(1.0, since)
 
     @asynccontextmanager
     async def slot_without_client(self, request: Request) -> AsyncIterator[Callable[[], None]]:
@@ -102,8 +92,42 @@ class ConcurrencyLimit:
 
         The function that the block is given gives the slot back before the block ends.
         """
-        async with self._timed_slot(await self._admitted(request)) as release:
+        async with self._place(request) as tenant, self._timed_slot(tenant) as release:
             yield release
+
+    @asynccontextmanager
+    async def _place(self, request: Request) -> AsyncIterator[str]:
+        """Waits for room among those that run or wait; the tenant of the request. One without any other has room."""
+        if self.is_closed:
+            raise Overloaded("服务正在停止，不再接受新的请求", hint="稍后重试，或换一个实例")
+        tenant: str = getattr(request.state, "tenant", "")
+        self._places.limit = self._most_places()
+        if not self._places.is_free(tenant):
+            if not self._slots.is_known(tenant):
+                yield tenant
+                return
+            self._refuse_at_once()
+        has_place = False
+        try:
+            async with self._places.slot(tenant, min(PAUSE_SECONDS, WORTH_PAUSING * self._accepted_wait())):
+                has_place = True
+                yield tenant
+        except TimeoutError:
+            if has_place:
+                raise
+            raise _too_many() from None
+
+    def _refuse_at_once(self) -> None:
+        """Raises Overloaded for a few, who need not wait to be told."""
+        if self._free_refusals:
+            self._free_refusals -= 1
+            raise _too_many()
+
+    def _most_places(self) -> int:
+        """As many as the queue may have, and in time: before their timeout, and before clients leave."""
+        longest = min(self.seconds or math.inf, WORTH_WAITING * self._accepted_wait())
+        in_time = longest * self._limit / self._slot_seconds if self._slot_seconds else math.inf
+        return self._limit + (self._max_waiting if in_time >= self._max_waiting else int(in_time) + 1)
 
     @asynccontextmanager
     async def _timed_slot(self, tenant: str) -> AsyncIterator[Callable[[], None]]:
@@ -114,55 +138,34 @@ class ConcurrencyLimit:
             finally:
                 self._finished(self._clock() - began)
 
-    async def _admitted(self, request: Request) -> str:
-        """The tenant of a request that may wait; one without any other request may always."""
-        if self.is_closed:
-            raise Overloaded("服务正在停止，不再接受新的请求", hint="稍后重试，或换一个实例")
-        tenant: str = getattr(request.state, "tenant", "")
-        if not self._slots.is_known(tenant) or not (self._is_full() or self._is_hopeless()):
-            return tenant
-        await self._pace_refusals(request)
-        raise Overloaded("同时进行的请求太多", hint="稍后重试")
-
-    def _is_full(self) -> bool:
-        return self.running + self.waiting >= self._limit + self._max_waiting
-
-    def _is_hopeless(self) -> bool:
-        """Whether the queue will take longer than a request may or a client waits, as far as the last ones tell."""
-        longest = min(self.seconds or math.inf, WORTH_WAITING * self._accepted_wait())
-        return self.waiting * self._slot_seconds / self._limit > longest
-
     def _finished(self, seconds: float) -> None:
-        """A slot was taken for so long: after some of them a refusal may follow."""
+        """A slot was taken for so long."""
         self._slot_seconds += SMOOTHING * (seconds - self._slot_seconds)
-        self._finished_since += 1
-        if self._finished_since < FINISHED_PER_REFUSAL:
+        self._places.limit = self._most_places()
+        if self._places.waiting:
             return
-        self._finished_since = 0
-        if self._refusing:
-            self._refusing.popleft().set()
-        else:
+        self._finished_since += 1
+        if self._finished_since >= FINISHED_PER_REFUSAL:
+            self._finished_since = 0
             self._free_refusals = min(self._free_refusals + 1, REFUSED_AT_ONCE)
 
-    async def _pace_refusals(self, request: Request) -> None:
-        """A few refusals are free; then one waits until requests are finished, but not for long."""
-        if self._free_refusals:
-            self._free_refusals -= 1
-            return
-        pause, came = asyncio.Event(), self._clock()
-        longest = min(REFUSAL_SECONDS, WORTH_WAITING * self._accepted_wait())
-        self._refusing.append(pause)
-        try:
-            async with cancelled_with_client(request, None), asyncio.timeout(longest):
-                await pause.wait()
-        except TimeoutError:
-            pass
-        except ClientDisconnected:
-            self._note_departure(came)
-            raise
-        finally:
-            with suppress(ValueError):  # it was its turn
-                self._refusing.remove(pause)
+    def _note_departure(self, came: float) -> None:
+        """A client that came then has left without an answer."""
+        waited = self._clock() - came
+        if waited >= LEAST_WAIT:
+            self._longest_wait = min(self._accepted_wait(), waited)
+            self._left_at = self._clock()
+
+    def _accepted_wait(self) -> float:
+        """Seconds that clients wait, as far as the last ones tell; twice as long for every while that nobody leaves."""
+        if self._longest_wait == math.inf:
+            return math.inf
+        whiles = (self._clock() - self._left_at) / IMPATIENT_SECONDS
+        return math.ldexp(self._longest_wait, int(min(whiles, MOST_DOUBLINGS)))
+
+
+def _too_many() -> Overloaded:
+    return Overloaded("同时进行的请求太多", hint="稍后重试")
 
 
 @asynccontextmanager

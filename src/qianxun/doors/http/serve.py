@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from qianxun.core.errors import BadSettings, Forbidden
+from qianxun.core.system.gc_pause import collection_of_a_service
 from qianxun.core.system.memory import limit_arenas, trim_regularly
 from qianxun.doors.http.app import create_app
 from qianxun.doors.http.context import Service
@@ -83,7 +84,8 @@ async def serve_on(
             bases = await indexes_to_open(app.state.service)  # before the first readiness probe
             beside = asyncio.gather(open_indexes(app.state.service, bases), trim_regularly())
             try:
-                await server.serve(sockets=[listener])
+                with collection_of_a_service():
+                    await server.serve(sockets=[listener])
             finally:
                 beside.cancel()
                 with suppress(asyncio.CancelledError):
