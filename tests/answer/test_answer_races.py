@@ -18,7 +18,7 @@ from qianxun.core.types import Document, Message
 from tests.answer.answers_base import Asking, said
 
 SYMPTOMS = "糖尿病的主要症状是什么？"
-UNSAID = "糖尿病在火星基地由谁负责治疗？"
+UNSAID = "消渴症在火星基地由谁负责治疗？"  # also searched for as 糖尿病
 PRICE = "胸片的价格是多少？"
 
 

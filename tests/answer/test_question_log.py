@@ -62,8 +62,8 @@ def test_a_question_leaves_one_row_that_says_how_it_was_answered(at: Logged) -> 
     assert "多饮" not in repr(row), "no word of a document or an answer"
 
 
-def test_refined_three_times_it_is_one_question_and_what_is_not_answered_is_among_the_zero(at: Logged) -> None:
-    answer = at.answer("糖尿病在火星基地由谁负责治疗？")
+def test_searched_in_other_words_it_is_one_question_and_what_is_not_answered_is_among_the_zero(at: Logged) -> None:
+    answer = at.answer("消渴症在火星基地由谁负责治疗？")
     assert answer.is_declined
     (row,) = rows(at, zero=True)
     assert len(row.params["wordings"]) == sum(step.node == "retrieve" for step in answer.trace) > 1

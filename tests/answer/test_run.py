@@ -71,6 +71,13 @@ def test_what_the_sources_do_not_say_is_declined(asking: Asking) -> None:
     assert len(searched) == len(set(searched)) <= 4  # never the same again, at most three times more
 
 
+def test_a_question_is_not_searched_again_without_one_of_its_words(asking: Asking) -> None:
+    """That finds nothing new, and puts first what answers another question."""
+    answer = asking.answer("糖尿病的主要症状在火星基地是什么？")
+    assert [each["by"] for each in said(answer, "refine_query")] == ["none"]
+    assert len(said(answer, "retrieve")) == 1
+
+
 @pytest.mark.parametrize("question", ["你好", "谢谢！", "再见", "您好，在吗"])
 def test_small_talk_looks_nothing_up(asking: Asking, question: str) -> None:
     answer = asking.answer(question)

@@ -6,16 +6,16 @@ on a conversation, one that compares or chains, a long one.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from qianxun.answer.llm_step import choice_of, list_of, model_step, text_of, writer
 from qianxun.answer.state import Analysis, Answering, AnswerState, Step
 from qianxun.core.answer_types import QUESTION_KINDS, QuestionKind
 from qianxun.core.options import QUERY_MODES, QueryMode
+from qianxun.core.system.quick_work import QuickWork
 from qianxun.core.types import Degraded
 from qianxun.question.follow_ups import Name, Names, complete_question
 from qianxun.question.kinds import without_courtesy, without_greeting
@@ -28,6 +28,8 @@ LONGEST: Final = 500  # characters of a question that a model rewrote
 _LONG: Final = 60  # characters of a question that rules may misread
 _UNSURE: Final[tuple[QuestionKind, ...]] = ("comparison", "multi_hop")
 _GRAPHLESS: Final[tuple[QueryMode, ...]] = ("naive", "bypass")
+
+_BY_RULES: Final = QuickWork()
 
 _TASK: Final = (
     "你为一个知识库问答系统分析用户的问题。数据里 history 是之前的对话，query 是现在的问题。只输出一个 JSON 对象：\n"
@@ -42,7 +44,7 @@ _TASK: Final = (
 async def analysed(answering: Answering, state: AnswerState) -> tuple[Analysis, Step]:
     """The analysis by a model where rules are unsure and there is one, else by rules."""
     names, failed = await _names(answering, state)
-    by_rules = await asyncio.to_thread(_by_rules, answering, state, names)
+    by_rules = await _BY_RULES.run(len(state.query), partial(_by_rules, answering, state, names))
     if not _is_unsure(state, by_rules):
         return by_rules, _step(by_rules, "rules", failed)
     model, unusable = await writer(answering.base)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from qianxun.answer.extractive.meaning import Likeness
@@ -18,10 +19,13 @@ from qianxun.answer.state import Answering, AnswerState, Grade, Step, context_of
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.answer.write import is_overview, likeness_of
 from qianxun.core.answer_types import Answer, AnswerContext, Passage
+from qianxun.core.system.quick_work import QuickWork
 
 CLEARLY: Final = 0.85  # a fit above which no model is called; the writer may still find that it is not enough
 SHOWN: Final = 10  # passages that a model is shown
 SHOWN_LENGTH: Final = 600  # characters of each
+
+_READING: Final = QuickWork()  # sentence by sentence: the longer the passages, the longer it takes
 
 _TASK: Final = (
     "你为一个知识库问答系统评估检索结果。数据里 question 是问题，passages 是检索到的片段（n 是编号）。"
@@ -80,7 +84,10 @@ async def _by_rules(
     if not context.passages:
         return Grade(False, reason="没有检索到资料"), None
     generator = AnswerGenerator(exact_parts=state.exact_parts, likeness=likeness, only_sure=True)
-    sufficiency, answer = await asyncio.to_thread(generator.consider, state.question, context)
+    consider = partial(generator.consider, state.question, context)
+    # A model that reads along takes its time, and threads of its own.
+    reading = _READING.run(context.tokens, consider) if likeness is None else asyncio.to_thread(consider)
+    sufficiency, answer = await reading
     best = max(passage.score for passage in context.passages)
     grade = Grade(answer.is_sure, best, sufficiency.fit, sufficiency.reason)
     return grade, answer if answer.is_sure else None

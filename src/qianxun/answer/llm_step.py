@@ -33,13 +33,18 @@ PARTING_SECONDS: Final = 1.0
 
 async def writer(base: OpenBase) -> tuple[ChatModel | None, tuple[Degraded, ...]]:
     """The model that writes this base's answers; None without one, and with the reason where it is unusable."""
-    if base.models is None:
+    if not _names_model(base):
         return None, ()
     try:
         model = await asyncio.to_thread(chat_model, base)
         return (None if model is None else CarefulChat(model)), ()
     except QianxunError as error:
         return None, (Degraded("chat", f"语言模型用不了，改按规则作答：{error}"),)
+
+
+def _names_model(base: OpenBase) -> bool:
+    """Most bases name none, and need no thread to look it up."""
+    return base.models is not None and bool(base.about.config.get("chat_model") or base.models.configured("chat"))
 
 
 async def adviser(base: OpenBase, degraded: Sequence[Degraded]) -> tuple[ChatModel | None, tuple[Degraded, ...]]:

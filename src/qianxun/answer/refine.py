@@ -1,7 +1,9 @@
 """The refine step: the question in other words, where what was found cannot answer it.
 
 By a model, where the base has one, from what is missing. By rules, in this order and each once: synonyms of its words;
-other names that the graph has for its entities; without the word that hardly any entry has.
+other names that the graph has for its entities. Both bring words that no search has looked for yet. A question without
+one of its words brings none: it finds what was found, puts first what lacks that word, and answers another question
+(docs/decisions/0033-graph-and-answers-at-scale.md).
 """
 
 from __future__ import annotations
@@ -17,14 +19,11 @@ from qianxun.answer.state import Answering, AnswerState, Step
 from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.core.limits import QUERY_LIMIT
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
-from qianxun.question.words import cue
-from qianxun.retrieve.query_plan import counted
 from qianxun.retrieve.terms.related import expanded
 from qianxun.text.chinese import fold
 
 LONGEST: Final = 300  # characters of a query that a model made
 _ALIASES: Final = 3  # other names of one entity
-_FEWEST_WORDS: Final = 3  # a question of fewer has none to spare
 _SPACES: Final = re.compile(r"\s+")
 
 _TASK: Final = (
@@ -80,10 +79,6 @@ async def _other_wordings(answering: Answering, state: AnswerState) -> AsyncIter
         named = await _by_other_names(answering, state)
         if named:
             yield "entity_names", named
-        words = list(dict.fromkeys(base.analyser.analyse_query(question).words))
-        counts = (await counted(serving, words)).words
-    for word in _rarest_first(words, counts, state):
-        yield "fewer_constraints", _without(question, word)
 
 
 async def _by_other_names(answering: Answering, state: AnswerState) -> str:
@@ -106,16 +101,3 @@ def _other_names(graph: KnowledgeGraph, question: str) -> list[str]:
             names = (name for name in (entity.name, *entity.aliases) if fold(name) not in folded)
             others += list(names)[:_ALIASES]
     return list(dict.fromkeys(others))
-
-
-def _rarest_first(words: list[str], counts: Mapping[str, int], state: AnswerState) -> list[str]:
-    """Words that may be dropped: those that hardly any entry has, but none that the entities are made of."""
-    names = fold(" ".join(state.analysis.entities if state.analysis else ()))
-    if len(words) < _FEWEST_WORDS:
-        return []
-    spare = [word for word in words if word not in names and len(word) > 1 and not cue("which.reword").search(word)]
-    return sorted(spare, key=lambda word: (counts.get(word, 0), -len(word), word))[:1]
-
-
-def _without(question: str, word: str) -> str:
-    return _SPACES.sub(" ", re.sub(re.escape(word), " ", fold(question))).strip()

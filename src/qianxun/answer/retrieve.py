@@ -7,6 +7,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from qianxun.answer.assemble import is_beside, passage
@@ -123,7 +124,9 @@ async def table_reply(
     answer, late = recall.answer, tuple(part for part in recall.degraded if part.part == "answer")
     if answer is None or not (answer.sure or answer.understood):
         return None, late
-    cited = await asyncio.to_thread(_cited_chunks, answering.base, recall)
+    is_here = answering.base.records.is_here  # a short read, as in a search
+    look_up = partial(_cited_chunks, answering.base, recall)
+    cited = look_up() if is_here else await asyncio.to_thread(look_up)
     if not cited:
         return None, ()
     if not answer.sure:

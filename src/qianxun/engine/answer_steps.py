@@ -18,7 +18,7 @@ from qianxun.graph.modes import gather
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.retrieve.as_of import resolve_as_of, where_on
-from qianxun.retrieve.layered.tables import search_tables
+from qianxun.retrieve.layered.tables import ANSWERED_FROM, search_tables
 from qianxun.retrieve.search_log import Journal
 
 __all__ = ["AnswerState", "Answering", "answering", "steps"]
@@ -45,7 +45,7 @@ async def answering(
         search,
         search_again=lambda query, mode: gather(base, query, mode, search, has_context=False),
         graph=graph,
-        tables=lambda query: search_tables(base, query, chosen, search),
+        tables=lambda query: search_tables(base, query, chosen, search, ANSWERED_FROM),
         parsers=parsers,
         note=lambda state, answer: journal.note_entry(entry(state, answer), requester_of(base)),
         as_of=as_of,

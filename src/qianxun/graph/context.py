@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import numpy as np
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import CO_OCCURRENCE, Community, Entity, GraphContext, Relation
+from qianxun.core.system.quick_work import QuickWork
 from qianxun.core.types import NOTHING, Keys
 from qianxun.graph.network.columns import Numbers
 from qianxun.graph.network.global_search import GlobalResult
@@ -23,6 +23,7 @@ BUDGET: Final = 2000  # tokens
 ENTITIES: Final = 32
 RELATIONS: Final = 48
 CO_OCCURRENCE_WEIGHT: Final = 0.5  # of a relation that is only a co-occurrence
+_RANKING: Final = QuickWork()
 
 
 def ranked_context(
@@ -107,13 +108,14 @@ async def context_of(
     ends = graph.relations.source[relations].tolist(), graph.relations.target[relations].tolist()
     rows = [row for row in dict.fromkeys((*rows, *ends[0], *ends[1])) if graph.is_live(row, removed)]
     communities = await summarised_communities(base, graph, seen.themes, removed)
-    return await asyncio.to_thread(
+    return await _RANKING.run(
+        len(rows) + len(relations),
         lambda: ranked_context(
             [graph.entity_at(row, removed) for row in rows],
             live_relations(graph, relations.tolist(), EVIDENCE_PER_RELATION, removed),
             relevance={str(graph.ids[row]): relevance.get(row, 0.1) for row in rows},
             communities=communities,
-        )
+        ),
     )
 
 

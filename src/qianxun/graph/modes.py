@@ -29,6 +29,7 @@ from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import QUERY_MODES, Mode, QueryMode, SearchOptions, check
+from qianxun.core.system.quick_work import QuickWork
 from qianxun.core.types import (
     NOTHING,
     ArmScore,
@@ -67,6 +68,7 @@ UNLIKELY: Final = 0.01  # a chance to be right
 UNRELATED: Final = 1e-6  # the score of results that only fill up the list
 FILL: Final = "fill"  # their source: nothing found them
 PAGE: Final = 50
+_WALKING: Final = QuickWork()
 Result = TypeVar("Result")
 
 
@@ -215,7 +217,7 @@ class ModeSearch:
 
     async def _walked(self, work: Callable[[], Result]) -> Result | None:
         with self.steps.timed("graph.walk"):
-            return await self._tried(asyncio.to_thread(work))
+            return await self._tried(_WALKING.run(len(self.question.folded), work))
 
     async def context(self, graph: KnowledgeGraph | None, local: LocalResult, seen: GlobalResult) -> GraphContext:
         if graph is None or not self.has_context:

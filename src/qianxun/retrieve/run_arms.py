@@ -29,6 +29,7 @@ from qianxun.core.errors import (
     RetrieverUnavailable,
 )
 from qianxun.core.ports import EmbeddingModel, RetrieverArm
+from qianxun.core.system.quick_work import QUICK_SECONDS
 from qianxun.core.types import (
     BM25,
     NOTHING,
@@ -50,7 +51,6 @@ from qianxun.retrieve.query_plan import QueryPlan
 log = logging.getLogger(__name__)
 
 AT_ONCE_SECONDS: Final = 0.03  # a vector that comes this soon is worth waiting for: one thread less to wake
-QUICK_SECONDS: Final = 0.01  # what the arms may take of the event loop's own time
 STUCK_SECONDS: Final = 0.1  # an arm takes some milliseconds
 CANCEL_SECONDS: Final = 1.0  # for an arm to end once it was cancelled
 CLOCK_SECONDS: Final = 0.005  # a timer may fire a little early

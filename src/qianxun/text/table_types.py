@@ -21,6 +21,7 @@ TableType: TypeAlias = Literal[
 ]
 
 _BRACKETS: Final = re.compile(r"[（(【\[][^（）()【】\[\]]{0,40}[）)】\]]\s*$")
+_CLOSING: Final = ("）", ")", "】", "]")
 _NUMBERS: Final[frozenset[ColumnKind]] = frozenset(("number", "percent", "money"))
 _SHORTEST_FILLED: Final = 3  # a table by the share of its numbers has at least so many columns
 
@@ -93,8 +94,12 @@ def _by_columns(columns: Sequence[Column]) -> TableType | None:
 
 def _parts(column: Column) -> tuple[str, ...]:
     """The names over a column, each without its unit: 单价（元）→ 单价."""
-    names = (name.replace(" ", "") for header in column.path for name in header.split("、"))
-    return tuple(_BRACKETS.sub("", name).rstrip("%％") for name in names)
+    names = [name.replace(" ", "") for header in column.path for name in header.split("、")]
+    return tuple([_without_brackets(name).rstrip("%％") for name in names])
+
+
+def _without_brackets(name: str) -> str:
+    return _BRACKETS.sub("", name) if name.rstrip().endswith(_CLOSING) else name
 
 
 def _holds(rule: _ColumnRule, columns: Sequence[Column], names: Sequence[tuple[str, ...]]) -> bool:

@@ -119,6 +119,8 @@ def _goes_before(before: str, name: str) -> bool:
 def together(matches: Iterable[Match]) -> Match:
     """The match of a name of several parts."""
     parts = list(matches)
+    if len(parts) == 1:
+        return parts[0]
     length = sum(part.length for part in parts)
     verbatim = length > 0 and all(part.verbatim for part in parts)
     matched, rest = sum(part.matched for part in parts), "".join(part.rest for part in parts)
@@ -213,13 +215,19 @@ def _translated(written: str) -> Iterator[str]:
     yield from found[:60]
 
 
+@cached_texts(2_048)
 def match_column(name: Name, text: str) -> Match:
-    """How a question names a column. The brackets of a header may be named, but need not."""
+    """How a question names a column. The brackets of a header may be named, but need not. Cached, as `match` is."""
     if not name.parts:
         return NO_MATCH
-    whole = together(
-        max((match(way, text) for way in ways), key=lambda found: (found.share, found.matched)) for ways in name.parts
-    )
+    whole = together([_closest(ways, text) for ways in name.parts])
     for extra in name.extras:
         whole = replace(whole, mask=whole.mask | match(extra, text).mask)
     return whole
+
+
+def _closest(ways: tuple[str, ...], text: str) -> Match:
+    """The first of the wordings of a header that a question has most of."""
+    if len(ways) == 1:
+        return match(ways[0], text)
+    return max([match(way, text) for way in ways], key=lambda found: (found.share, found.matched))

@@ -11,6 +11,7 @@ from typing import Final
 from qianxun.answer.tables.match import Name, match, name_of, places
 from qianxun.answer.tables.periods import Parts
 from qianxun.core.layered_types import TableInput
+from qianxun.core.system.cache import cached_texts
 from qianxun.core.types import CellValue, Column, Table
 from qianxun.question.table_query import plain, plain_all, runs, span, union
 from qianxun.question.words import cue
@@ -45,6 +46,7 @@ class Sheet:
         self.about = plain(cue("table.stated_unit").sub(" ", about))  # 万元 of a question belongs to its number
         self._plain: dict[int, list[str]] = {}
         self._rows_by_text: dict[int, Mapping[str, Sequence[int]]] = {}
+        self._last_cells: tuple[str, list[CellMention]] = ("", [])  # a question is read several ways
 
     def __len__(self) -> int:
         return len(self.table.rows)
@@ -153,7 +155,14 @@ class Sheet:
 
     def cells_in(self, text: str) -> list[CellMention]:
         """Every cell that is in a question, the longest at a place; the same words may be in two columns."""
-        pieces = {text[start:end] for start in range(len(text)) for end in range(start + 1, len(text) + 1)}
+        before, cells = self._last_cells  # another thread may read the table for another question meanwhile
+        if before != text or not text:
+            cells = self._find_cells(text)
+            self._last_cells = (text, cells)
+        return list(cells)
+
+    def _find_cells(self, text: str) -> list[CellMention]:
+        pieces = _pieces(text)
         found = []
         for column in range(len(self.columns)):
             if not self.is_worded(column):
@@ -165,6 +174,11 @@ class Sheet:
                     found.append(CellMention(column, piece, mask, tuple(rows[piece])))
         sexes = [cell for cell in found if len(cell.text) == 1]
         return longest([cell for cell in found if cell not in sexes] if len(sexes) > 1 else found)
+
+
+@cached_texts(8)  # for the tables that a question is read against; twenty thousand pieces of the longest
+def _pieces(text: str) -> frozenset[str]:
+    return frozenset(text[start:end] for start in range(len(text)) for end in range(start + 1, len(text) + 1))
 
 
 def longest(found: Sequence[CellMention]) -> list[CellMention]:

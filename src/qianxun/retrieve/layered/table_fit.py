@@ -12,6 +12,7 @@ import numpy as np
 
 from qianxun.bases.base import OpenBase, read
 from qianxun.bases.table_cache import TableCache
+from qianxun.core.system.cache import cached_texts
 from qianxun.core.types import Chunk, Column, Found
 from qianxun.question.table_query import TableSearchQuery, positions
 from qianxun.rank.calibrate import Curve, clipped
@@ -233,14 +234,35 @@ def title_fit(question: TableSearchQuery, title: str) -> float:
 
 def _share(name: str, text: str) -> float:
     """The share of a name's letters whose pairs are in a text."""
-    letters = {at for at, character in enumerate(name) if character.isalnum()}
+    letters = _letters(name)
     return len(_shared(name, text) & letters) / len(letters) if letters else 0.0
 
 
 def _shared(text: str, other: str) -> set[int]:
     """The positions of the characters whose pairs are in both texts."""
-    begins = [at for at in range(len(text) - 1) if text[at : at + 2] in other]
+    pairs, others = _pairs(text), _distinct_pairs(other)
+    if others.isdisjoint(pairs):
+        return set()
+    begins = [at for at, pair in enumerate(pairs) if pair in others]
     return {place for at in begins for place in (at, at + 1)}
+
+
+# A question is compared with sixty titles, and the same titles with every question.
+
+
+@cached_texts(2_048, longest=200)
+def _letters(text: str) -> frozenset[int]:
+    return frozenset([at for at, character in enumerate(text) if character.isalnum()])
+
+
+@cached_texts(2_048, longest=200)
+def _pairs(text: str) -> tuple[str, ...]:
+    return tuple([text[at : at + 2] for at in range(len(text) - 1)])
+
+
+@cached_texts(2_048, longest=200)
+def _distinct_pairs(text: str) -> frozenset[str]:
+    return frozenset(_pairs(text))
 
 
 def names_fit(question: TableSearchQuery, names: Iterable[str]) -> float:
@@ -257,7 +279,7 @@ def _names_fit(question: TableSearchQuery, quotable: frozenset[str], joined: str
     covered = {at for name in question.quotes(quotable) for at in positions(name, question.folded)}
     characters = len(covered & question.significant) / len(question.significant) if question.significant else 0.0
     total = math.fsum(question.words.values())
-    matched = math.fsum(weight for word, weight in question.words.items() if occurs_in(word, joined))
+    matched = math.fsum([question.words[word] for word in _occurring(question.words, joined)])
     return 0.5 * characters + 0.5 * (matched / total if total > 0.0 else 0.0)
 
 
@@ -271,5 +293,10 @@ def _keyword_match(words: Sequence[str], names: Names) -> float:
         return 0.0
     texts = {"title": names.title, "headers": "\n".join(names.headers), "content": names.content}
     parts = {part: WORDS_IN[part] for part, inside in texts.items() if inside}
-    shares = {part: sum(occurs_in(word, texts[part]) for word in words) / len(words) for part in parts}
+    shares = {part: len(_occurring(words, texts[part])) / len(words) for part in parts}
     return math.fsum(parts[part] * shares[part] for part in parts) / math.fsum(parts.values())
+
+
+def _occurring(words: Iterable[str], folded: str) -> list[str]:
+    """The words that occur in a text; most are nowhere in it."""
+    return [word for word in words if word in folded and occurs_in(word, folded)]

@@ -25,6 +25,7 @@ from qianxun.core.layered_types import (
     cited_cells,
 )
 from qianxun.core.options import SearchOptions, check
+from qianxun.core.system.quick_work import QuickWork
 from qianxun.core.types import Degraded, Found, Table
 from qianxun.question.question import read as read_question
 from qianxun.records.tables import TableHead, row_starts, whole
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 
 ANSWERED_FROM: Final = 5  # tables that an exact answer may come from
 GROUPS: Final = 3  # row groups of a large table that are shown from
+_ANSWERING: Final = QuickWork()
 
 
 async def search_tables(
@@ -244,8 +246,9 @@ async def _answered(base: OpenBase, layers: _Layers, recall: LayeredRecall, seco
                 base.tables.made(("sheet", keys[id_], id_, contexts[id_]), partial(_sheet, id_, table, contexts[id_]))
                 for id_, table in tables.items()
             ]
-            stop = partial(_is_past, deadline)
-            answer = await asyncio.to_thread(answer_from_tables, question, sheets, stop=stop)
+            cells = sum(len(sheet) * len(sheet.columns) for sheet in sheets)
+            reading = partial(answer_from_tables, question, sheets, stop=partial(_is_past, deadline))
+            answer = await _ANSWERING.run(cells + len(question), reading)
     except (TimeoutError, OutOfTime):
         reason = f"{seconds:g} 秒内没有读完这些表格，没有给出精确的答案；用 @文档名 只问其中一份"
     except Exception as error:  # any table may bring one about; the tables themselves are found
