@@ -62,9 +62,10 @@ def _configure_logging(verbose: bool) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    from qianxun.doors.cli.app import app
+    from qianxun.doors.cli.app import app_for
     from qianxun.doors.cli.usage import adapt_help, may_show_help
 
+    app = app_for(arguments)
     if may_show_help(arguments, app):
         adapt_help()
     code = app(arguments, prog_name="qianxun", standalone_mode=False)
