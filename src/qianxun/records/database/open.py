@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -210,8 +210,9 @@ def _created(engine: Engine) -> bool:
     with for_writing(engine).begin() as connection:
         if inspect(connection).get_table_names():
             return False
-        for statement in _table_statements():
-            connection.exec_driver_sql(statement)
+        with closing(connection.connection.cursor()) as cursor:  # the driver's own: SQLAlchemy's part takes longer than theirs
+            for statement in _table_statements():
+                cursor.execute(statement)
         connection.execute(insert(VERSIONS).values(version_num=HEAD))
     return True
 
