@@ -213,11 +213,6 @@ def _is_lapse(figure: Number, clause: str, dated: Sequence[tuple[Day, Day]]) -> 
     return any(wanted.intersection(_lapses(first, last, in_months)) for first, last in days)
 
 
-def _are_of_a_year(first: Day, last: Day) -> bool:
-    """Both have one, or neither has."""
-    return bool(first.year) == bool(last.year)
-
-
 def _lapses(first: Day, last: Day, in_months: bool) -> Iterator[Decimal]:
     """The time from one date to another, in what figures of its kind are compared in."""
     if (begin := _date(first)) is None or (end := _date(last)) is None or end <= begin:

@@ -210,7 +210,7 @@ def _created(engine: Engine) -> bool:
     with for_writing(engine).begin() as connection:
         if inspect(connection).get_table_names():
             return False
-        with closing(connection.connection.cursor()) as cursor:  # the driver's own: SQLAlchemy's part takes longer than theirs
+        with closing(connection.connection.cursor()) as cursor:  # SQLAlchemy would take longer than the driver
             for statement in _table_statements():
                 cursor.execute(statement)
         connection.execute(insert(VERSIONS).values(version_num=HEAD))
