@@ -1,4 +1,4 @@
-"""The commands, put together; nothing heavy is imported before one of them runs."""
+"""Where each command is, and the options before it; a command is imported when it runs."""
 
 from __future__ import annotations
 
