@@ -37,6 +37,7 @@ LENGTHS = {
     **{320: 0.04, 640: 0.08, 1_250: 0.03, 5_000: 0.004, 20_000: 0.01},
 }
 """From short to long, so that what is worse than a square is noticed before it takes minutes; seconds to begin with."""
+LONGEST = max(LENGTHS)
 ALPHABET = "a", "A", "1", " ", "\n", "中", "。", "-", ".", "|", "\x00"
 
 
@@ -185,8 +186,12 @@ def growth(found: Found, lead: str, unit: str, end: str) -> str:
         text = made if isinstance(found.pattern.pattern, str) else made.encode("latin-1", "replace")
         return seconds(lambda: run(found, text), times)
 
+    last = 0.0
     for length, limit in LENGTHS.items():
-        if took(length) > limit and took(length, times=2) > limit:  # a machine may be busy once
+        if length == LONGEST and last * 16 < limit:  # a square takes sixteen times as long as a quarter of its text
+            return ""
+        last = took(length)
+        if last > limit and took(length, times=2) > limit:  # a machine may be busy once
             break
     else:
         return ""

@@ -13,8 +13,9 @@ from qianxun.answer.tables.answer import answer_from_tables
 from qianxun.core.layered_types import TableAnswer, TableInput
 from qianxun.core.types import ParsedFile, Table, TableBlock
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.sandbox.pool import ParserPool, parse_in_child
+from qianxun.ingest.sandbox.pool import ParserPool
 from tests.answer.workbooks import Written, make_workbook
+from tests.ingest.sandboxed import parse_in_child
 
 SEEDS = range(10)
 

@@ -15,7 +15,7 @@ import pytest
 import typer
 from rich.cells import cell_len
 
-from qianxun.doors.cli.app import app
+from qianxun.doors.cli.app import COMMANDS, WITH_VALUE, app_for
 from qianxun.doors.cli.i18n import _breaks
 from tests.cli.conftest import Run
 
@@ -30,6 +30,19 @@ def test_help_imports_nothing_heavy() -> None:
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.splitlines()[-1] == "heavy: []"
     assert "kb" in told.stdout
+
+
+def test_a_command_is_built_alone_wherever_it_stands() -> None:
+    for name in COMMANDS:
+        for before in ((), ("--verbose",), ("--data", "ask"), ("--lang=en", "--data", "--help", "--url", "kb")):
+            assert list(typer.main.get_command(app_for((*before, name, "--help"))).commands) == [name]  # type: ignore[attr-defined]
+    for words in ((), ("--help", "ask"), ("--data", "ask"), ("serch", "ask"), ("--version",)):
+        assert set(typer.main.get_command(app_for(words)).commands) == set(COMMANDS)  # type: ignore[attr-defined]
+
+
+def test_the_options_that_take_a_value_are_known() -> None:
+    (*options,) = typer.main.get_command(app_for(())).params
+    assert set(WITH_VALUE) == {name for one in options if not one.is_flag for name in one.opts}  # type: ignore[attr-defined]
 
 
 def test_version(run: Run) -> None:
@@ -119,7 +132,7 @@ def pages(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 def test_help_pages_are_whole_in_a_narrow_window(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     seen = 0
-    for path, command in pages(typer.main.get_command(app)):
+    for path, command in pages(typer.main.get_command(app_for(()))):
         page = "".join(run(*path, "--help").out.replace("│", "").split())
         assert "…" not in page.replace("……", ""), path
         for parameter in command.params:

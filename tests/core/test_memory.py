@@ -14,9 +14,9 @@ from qianxun.core.system.memory import ARENAS, trim_regularly
 
 COUNTED = """
 import ctypes, sys, threading
-from qianxun.core.system.memory import limit_arenas
+from qianxun.core.system.memory import limit_memory_pools
 if sys.argv[1] == "limited":
-    limit_arenas()
+    limit_memory_pools()
 together = threading.Barrier(12)
 def work():
     ctypes.CDLL(None).free(ctypes.c_void_p(allocate(20_000)))

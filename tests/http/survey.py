@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,14 @@ def survey(
     """
     found = Survey()
     told = _config(known, examples, seed)
-    deletions = sorted((path for path, of in document["paths"].items() if "delete" in of), key=_size, reverse=True)
+    deletions = sorted((path for path, of in document["paths"].items() if "delete" in of), key=_rank)
     quick = [path for number, path in enumerate(document["paths"]) if number % one_in and path not in WHOLE]
     only = {"stateful": {"enabled": False}}
     parts: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [({}, {"method": "DELETE", "path": quick}, {})]
     if quick:
         parts.append(({"path": quick}, {"method": "DELETE"}, {"coverage": {"enabled": False}}))
-    parts += [({"method": "DELETE", "path": path}, {}, only) for path in deletions]
+    for _, paths in groupby(deletions, key=_rank):
+        parts.append(({"method": "DELETE", "path": list(paths)}, {}, only))
     for included, excluded, phases in parts:
         config = SchemathesisConfig.from_dict(told | {"phases": phases})
         schema = schemathesis.openapi.from_dict(dict(document), config=config)
@@ -184,9 +186,9 @@ def sending(place: str, exported: bytes) -> Callable[[HookContext, schemathesis.
     return map_case
 
 
-def _size(path: str) -> tuple[bool, bool, int]:
+def _rank(path: str) -> int:
     """A set, then a base, goes last, with all that is in it."""
-    return not path.endswith("/{knowledge_base_id}"), not path.endswith("/{set_id}"), len(path)
+    return path.endswith("/{set_id}") + 2 * path.endswith("/{knowledge_base_id}")
 
 
 def brief(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from qianxun import Document, Engine
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Eq
-from qianxun.indexing.add import checked_metadata
+from qianxun.indexing.read import checked_metadata
 
 UNFIT: dict[str, Any] = {
     "an object": {"b": 1},

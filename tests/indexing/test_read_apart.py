@@ -13,7 +13,7 @@ import pytest
 from qianxun.core.errors import TooLarge
 from qianxun.core.types import ContentFormat, Document
 from qianxun.engine.engine import Engine
-from qianxun.indexing import add
+from qianxun.indexing import read
 from tests.indexing.opened import found, opened
 
 LONG = "住院费用的报销比例为85%。" * 50
@@ -46,7 +46,7 @@ def forbidden(*_: object, **__: object) -> None:
 
 
 def test_texts_are_read_by_a_worker_whichever_way_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(add, "read_content", forbidden)
+    monkeypatch.setattr(read, "read_content", forbidden)
 
     async def story() -> None:
         async with opened(tmp_path) as (engine, kb):

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.ingest.sandboxed import parse_in_child
 
 from qianxun.core.errors import Refused, TooSlow, Unreadable, UnsupportedFile
 from qianxun.core.types import ParsedFile
@@ -18,7 +19,6 @@ from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse.sniff import sniff
 from qianxun.ingest.sandbox import convert
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.sandbox.pool import parse_in_child
 
 LIMITS = ParseLimits(ocr=False)
 TEXT = "住院报销比例为85%，起付线800元。"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.ingest.hostile import BENIGN, REFUSED, SECRET, recursive_forms_pdf, repeated
+from tests.ingest.sandboxed import parse_in_child
 from tests.linear import is_linear
 
 from qianxun.core.errors import BadInput, QianxunError, Refused, TooLarge, TooSlow, Unreadable
@@ -23,7 +24,7 @@ from qianxun.core.types import ParsedFile, Text
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.sandbox.pool import ParserPool, RawText, parse_in_child
+from qianxun.ingest.sandbox.pool import ParserPool, RawText
 from qianxun.ingest.sandbox.serial import from_json, to_json
 from qianxun.ingest.sandbox.text_messages import TextReader, messages_of
 from qianxun.ingest.tables.described import read_content

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import xlsxwriter
+from tests.ingest.sandboxed import parse_in_child
 
 from qianxun import Engine
 from qianxun.core.errors import Refused
 from qianxun.core.limits import MIB
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.sandbox.pool import parse_in_child
 
 LIMITS = ParseLimits()
 SHEET = "xl/worksheets/sheet2.xml"  # 明细, the second sheet

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput
-from qianxun.core.graph_types import NO_FACTS, Alias, Facts, Mention, StatedAlias, Statement
+from qianxun.core.graph_types import Alias, Facts, Mention, StatedAlias, Statement
 from qianxun.core.types import LOCAL_TENANT, Document, Piece, Prepared, Submission
 from qianxun.records import Records, bases, documents, graph
 from qianxun.records.database.open import sqlite_url
@@ -76,7 +76,7 @@ def test_facts_come_back_as_they_went(
 
 
 def test_facts_take_little_room() -> None:
-    assert pack_facts(NO_FACTS) == "[[]]"
+    assert pack_facts(Facts()) == "[[]]"
     assert pack_facts(FACTS) == '[["鲁迅","PERSON","绍兴","PLACE","出生地",""],[0,0,1,5],[0,1,2,0,7]]'
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from qianxun.core.codec.passage import below_headings
 from qianxun.core.options import QueryMode
 from qianxun.core.types import Found
-from qianxun.indexing import add as ingest
+from qianxun.indexing import read
 from qianxun.testing.scripted import ScriptedEmbedding
 from qianxun.text.headings import LONGEST_ABOVE, LONGEST_READ, read_under_headings, under_headings
 from tests.indexing.opened import doc, opened
@@ -152,7 +152,7 @@ def test_a_text_with_headings_is_read_again_by_a_better_reader(tmp_path: Path, m
         async with opened(tmp_path) as (engine, kb):
             outcomes = []
             for version in ("3", "4", "4"):
-                monkeypatch.setattr(ingest, "PARSER_VERSION", version)
+                monkeypatch.setattr(read, "PARSER_VERSION", version)
                 outcomes.append([each.outcome for each in await engine.add_documents(kb, given)])
             return outcomes
 

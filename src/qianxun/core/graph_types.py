@@ -59,9 +59,6 @@ class Facts:
     sentences: tuple[Span, ...] = ()
 
 
-NO_FACTS: Final = Facts()
-
-
 @dataclass(frozen=True, slots=True)
 class ChunkFacts:
     """The facts of a stored chunk, and their origin."""

@@ -34,9 +34,9 @@ from qianxun.core.governance.corrections import (
 )
 from qianxun.core.ports import EmbeddingModel
 from qianxun.core.types import Chunk, Document, Prepared, Vector, Vectors
-from qianxun.indexing.add import checked_metadata
 from qianxun.indexing.maintenance import keep_up
 from qianxun.indexing.prepare import prepare, question_maker
+from qianxun.indexing.read import checked_metadata
 from qianxun.indexing.rule_vectors import store_rule_vectors
 from qianxun.ingest.anchors import SearchedText, anchor_of
 from qianxun.records import chunks, documents, outbox

@@ -18,9 +18,9 @@ from qianxun.core.ingest_types import EventOutcome, Handled
 from qianxun.core.limits import EVENT_ID_LIMIT
 from qianxun.core.types import Document, Submission
 from qianxun.core.unicode import is_storable
-from qianxun.indexing.add import checked_metadata, read_documents
 from qianxun.indexing.knowledge_base import KnowledgeBaseManager
 from qianxun.indexing.maintenance import keep_up
+from qianxun.indexing.read import checked_metadata, read_documents
 from qianxun.records import documents, outbox
 
 log = logging.getLogger(__name__)

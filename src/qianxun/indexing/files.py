@@ -23,18 +23,10 @@ from qianxun.core.errors import BadInput, MissingExtra, Refused, Unreadable
 from qianxun.core.ingest_types import Excluded, Labels, Refusal, Report, Step, Watch
 from qianxun.core.ports import nothing
 from qianxun.core.types import Accepted, Document, ParsedFile, Submission
-from qianxun.indexing.add import (
-    PARSER_VERSION,
-    Accept,
-    add_submissions,
-    checked_metadata,
-    fingerprint,
-    in_batches,
-    store,
-    stream,
-)
+from qianxun.indexing.add import Accept, add_submissions, in_batches, store, stream
 from qianxun.indexing.inbox import ATTEMPTS, Inbox, Upload
 from qianxun.indexing.maintenance import keep_up
+from qianxun.indexing.read import PARSER_VERSION, checked_metadata, fingerprint
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.ignore import IGNORE_FILE
 from qianxun.ingest.sources import Source, discover, document_id

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from qianxun.core.documents import VectorDocument
 from qianxun.core.ports import VectorDatabase, Vectorizer
 from qianxun.core.types import Document
-from qianxun.indexing.add import content_format
+from qianxun.indexing.read import content_format
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.preprocess import TextPreprocessor
 

@@ -9,6 +9,7 @@ Read `question.py` first: `read(text)` returns a `Question`, whose parts are com
                     table, as tables are searched by them
     graph_query     its units, as relations of a graph are matched with it
     relation_query  whether it asks for a relation between named things
+    steps           a question that needs what a first search finds
     follow_ups      a question that leans on the conversation, made complete
 
 Word lists are in `words.toml`, by idea; `words.py` loads them. Imports only `core` and `text`.

@@ -15,7 +15,6 @@ from urllib.parse import unquote
 
 from qianxun.core.errors import BadInput
 
-LABEL_KINDS: Final = ("user", "group", "role")
 LABEL_LIMIT: Final = 128  # characters of one label
 LABELS_LIMIT: Final = 200  # labels of one document, or of one rule
 PRINCIPAL_LIMIT: Final = 2_000  # labels of one principal

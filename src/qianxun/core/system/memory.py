@@ -18,7 +18,7 @@ TRIM_SECONDS: Final = 2.0  # until whoever had a large document has returned
 REGULAR_SECONDS: Final = 30.0  # between two looks at what is free
 
 
-def limit_arenas() -> None:
+def limit_memory_pools() -> None:
     """Has glibc share few pools of memory between all threads, in place of eight for every core.
 
     Each index write has threads of its own, whose pool keeps what they freed: 240 small writes left 205–231 MB with

@@ -1,9 +1,10 @@
 """The command line: `qianxun`. The only place that starts an event loop.
 
-Read `main` first, then `app`, which puts the commands together. A module of `commands` parses the options of its
+Read `main` first, then `app`, which knows where each command is. A module of `commands` parses the options of its
 commands, calls an engine over the data folder or a client of a service (`session`), and prints the result as JSON or
 with a module of `views`, which draw and do nothing else. `i18n` has the two languages and the consoles, `progress` the
-bars, `usage` the help pages and usage errors in Chinese.
+bars, `usage` the help pages and usage errors in Chinese; `option_flags` makes flags of the options of a search or a
+question. `import_data` is a program of its own, for the example library.
 
 Only `main` is imported from outside. Imports `core`, `engine`, and of the other doors `client`, `http` and `mcp`;
 whatever takes long to import, only in the command that needs it.
@@ -62,9 +63,10 @@ def _configure_logging(verbose: bool) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    from qianxun.doors.cli.app import app
+    from qianxun.doors.cli.app import app_for
     from qianxun.doors.cli.usage import adapt_help, may_show_help
 
+    app = app_for(arguments)
     if may_show_help(arguments, app):
         adapt_help()
     code = app(arguments, prog_name="qianxun", standalone_mode=False)

@@ -1,9 +1,12 @@
-"""The commands, put together; nothing heavy is imported before one of them runs."""
+"""Where each command is, and the options before it; a command is imported when it runs."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from functools import cache
 from getpass import getuser
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -12,51 +15,54 @@ import typer
 from qianxun.core.errors import BadInput
 from qianxun.core.governance.access import read_principal
 from qianxun.core.governance.actor import acting_as
-from qianxun.doors.cli.commands.ask import ask
-from qianxun.doors.cli.commands.bases import app as bases
-from qianxun.doors.cli.commands.chat import chat
-from qianxun.doors.cli.commands.demo import demo
-from qianxun.doors.cli.commands.doctor import doctor
-from qianxun.doors.cli.commands.documents import add, delete, show
-from qianxun.doors.cli.commands.evaluate import evaluate, tune
-from qianxun.doors.cli.commands.evaluation_sets import app as evaluation_sets
-from qianxun.doors.cli.commands.examples import app as examples
-from qianxun.doors.cli.commands.governance.access import app as access
-from qianxun.doors.cli.commands.governance.audit import app as audit
-from qianxun.doors.cli.commands.governance.corrections import app as corrections
-from qianxun.doors.cli.commands.governance.documents import documents
-from qianxun.doors.cli.commands.governance.quotas import app as quotas
-from qianxun.doors.cli.commands.governance.receipts import app as receipts
-from qianxun.doors.cli.commands.governance.receipts import purge
-from qianxun.doors.cli.commands.governance.webhooks import app as webhooks
-from qianxun.doors.cli.commands.graph import app as graph
-from qianxun.doors.cli.commands.keys import app as keys
-from qianxun.doors.cli.commands.layered import tables, texts
-from qianxun.doors.cli.commands.logs import logs, replay
-from qianxun.doors.cli.commands.maintenance import copy, migrate, rebuild, verify
-from qianxun.doors.cli.commands.mcp import mcp
-from qianxun.doors.cli.commands.models import app as models
-from qianxun.doors.cli.commands.search import search
-from qianxun.doors.cli.commands.serve import serve
-from qianxun.doors.cli.commands.transfer import clone, export_file, import_file
-from qianxun.doors.cli.commands.worker import worker
 from qianxun.doors.cli.i18n import Language, out, set_language, tr
 from qianxun.doors.cli.session import Session, refuse_principal, refuse_url
 
-app = typer.Typer(
-    name="qianxun",
-    help="千寻：中文优先的 RAG 召回引擎。 · Chinese-first recall for RAG.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
+# Where each command is in `commands`. One is imported when it runs; a Typer there is a group of commands.
+COMMANDS = {
+    "add": "documents:add",
+    "search": "search:search",
+    "ask": "ask:ask",
+    "chat": "chat:chat",
+    "texts": "layered:texts",
+    "tables": "layered:tables",
+    "show": "documents:show",
+    "delete": "documents:delete",
+    "purge": "governance.receipts:purge",
+    "verify": "maintenance:verify",
+    "rebuild": "maintenance:rebuild",
+    "doctor": "doctor:doctor",
+    "demo": "demo:demo",
+    "logs": "logs:logs",
+    "replay": "logs:replay",
+    "tune": "evaluate:tune",
+    "migrate": "maintenance:migrate",
+    "copy": "maintenance:copy",
+    "serve": "serve:serve",
+    "worker": "worker:worker",
+    "mcp": "mcp:mcp",
+    "eval": "evaluate:evaluate",
+    "kb": "bases:app",
+    "evalset": "evaluation_sets:app",
+    "graph": "graph:app",
+    "examples": "examples:app",
+    "models": "models:app",
+    "keys": "keys:app",
+    "access": "governance.access:app",
+    "audit": "governance.audit:app",
+    "receipts": "governance.receipts:app",
+    "quotas": "governance.quotas:app",
+    "webhooks": "governance.webhooks:app",
+    "corrections": "governance.corrections:app",
+}
 # Commands that work on the data folder itself, not through --url; the first ones need it for themselves.
 EXCLUSIVE = frozenset(("verify", "rebuild", "replay", "copy", "graph"))
 LOCAL = EXCLUSIVE | {"demo", "eval", "examples", "keys", "migrate", "quotas", "serve", "worker"}
 # Those that only read, and so can be run on behalf of a principal; where they would write they are refused later.
 READING = frozenset(("search", "ask", "chat", "texts", "tables", "show", "kb", "logs", "mcp"))
+
+HELP = ("-h", "--help")
+WITH_VALUE = ("--data", "--config", "--lang", "--url", "--key", "--principal")  # options before the command
 
 
 def _version(is_set: bool) -> None:
@@ -73,7 +79,47 @@ def _set_language(language: Language) -> Language:
     return language
 
 
-@app.callback()
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """The command that the arguments name; all of them where they name none, for the help page or a suggestion."""
+    name = _command_named(arguments)
+    return app_of((name,) if name in COMMANDS else tuple(COMMANDS))
+
+
+@cache
+def app_of(names: tuple[str, ...]) -> typer.Typer:
+    """An application of these commands: to build all of them takes longer than most of them run."""
+    app = typer.Typer(
+        name="qianxun",
+        help="千寻：中文优先的 RAG 召回引擎。 · Chinese-first recall for RAG.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": list(HELP)},
+    )
+    app.callback()(options)
+    for name in names:
+        module, _, attribute = COMMANDS[name].partition(":")
+        command = getattr(import_module(f"qianxun.doors.cli.commands.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def _command_named(arguments: Sequence[str]) -> str:
+    """The first word that is neither an option nor the value of one; empty for a help page of all commands."""
+    words = iter(arguments)
+    for word in words:
+        if not word.startswith("-"):
+            return word
+        if word in HELP:
+            break
+        if word in WITH_VALUE:
+            next(words, None)
+    return ""
+
+
 def options(
     context: typer.Context,
     data: Annotated[
@@ -144,26 +190,3 @@ def _address(url: str | None, data: str | None) -> str:
             hint=tr("要服务里的，去掉 --data；要本机目录里的，去掉 --url", "Leave one of them out"),
         )
     return url.strip()
-
-
-for name, transfer in (("export", export_file), ("import", import_file), ("clone", clone), ("documents", documents)):
-    bases.command(name)(transfer)
-app.add_typer(bases, name="kb")
-for commands in (
-    (add, search, ask, chat, texts, tables, show, delete, purge, verify, rebuild),
-    (doctor, demo, logs, replay, tune, migrate, copy, serve, worker, mcp),
-):
-    for command in commands:
-        app.command()(command)
-app.command("eval")(evaluate)
-app.add_typer(evaluation_sets, name="evalset")
-app.add_typer(graph, name="graph")
-app.add_typer(examples, name="examples")
-app.add_typer(models, name="models")
-app.add_typer(keys, name="keys")
-app.add_typer(access, name="access")
-app.add_typer(audit, name="audit")
-app.add_typer(receipts, name="receipts")
-app.add_typer(quotas, name="quotas")
-app.add_typer(webhooks, name="webhooks")
-app.add_typer(corrections, name="corrections")

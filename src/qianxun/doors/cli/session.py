@@ -35,6 +35,7 @@ Library: TypeAlias = "Engine | Client"  # an engine over a data folder, or a cli
 JsonFlag: TypeAlias = Annotated[
     bool, typer.Option("--json", help="只在标准输出打印一个 JSON 文档 · print one JSON document and nothing else")
 ]
+NameArgument: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="知识库的名称 · its name")]
 BaseOption: TypeAlias = Annotated[str, typer.Option("--kb", metavar="NAME", help="知识库的名称 · the knowledge base")]
 
 

@@ -15,7 +15,7 @@ import uvicorn
 
 from qianxun.core.errors import BadSettings, Forbidden
 from qianxun.core.system.gc_pause import collection_of_a_service
-from qianxun.core.system.memory import limit_arenas, trim_regularly
+from qianxun.core.system.memory import limit_memory_pools, trim_regularly
 from qianxun.doors.http.app import create_app
 from qianxun.doors.http.context import Service
 from qianxun.doors.http.listener import bound, on_signals, url_of
@@ -68,7 +68,7 @@ async def serve_on(
     """
     preload()
     raise_descriptor_limit()
-    limit_arenas()
+    limit_memory_pools()
     background = settings.service.background
     opened = Engine.open(settings=settings, background=background, reader=reader)
     async with _opened_spans() as spans, opened as engine:

@@ -1,4 +1,4 @@
-"""The query workflow as a LangGraph: the steps of `pipelines.answer`, wired.
+"""The query workflow as a LangGraph: the steps of `qianxun.answer`, wired.
 
     workflow = create_query_workflow()                       # the folder of the settings, opened on first use
     workflow = create_query_workflow(engine, checkpointer=InMemorySaver())

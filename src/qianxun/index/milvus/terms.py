@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import BM25
-from qianxun.index.bm25 import NORMS, TOKEN, damping, norm_codes
+from qianxun.index.bm25 import TOKEN, damping, norm_codes
 from qianxun.index.milvus.conditions import between
 from qianxun.index.milvus.server import Milvus
 from qianxun.index.milvus.states import ADDED, NAMED, REMOVED, State
@@ -130,10 +130,6 @@ def times_of(values: NDArray[np.float64], lengths: Numbers, usual: NDArray[np.fl
     own = usual[norm_codes(lengths)]
     times: NDArray[np.float64] = np.round(values * own / (1 - values))
     return times
-
-
-def longest_code(most: int) -> int:
-    return int(np.searchsorted(NORMS, most, side="right"))
 
 
 # ── in how many chunks ───────────────────────────────────────────────────────────────────────────

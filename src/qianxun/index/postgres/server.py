@@ -132,12 +132,6 @@ class Tx:
         with self._connection.cursor() as cursor, cursor.copy(f"COPY {table} ({columns}) FROM STDIN".encode()) as copy:
             copy.write(lines)
 
-    def copy_out(self, query: str) -> bytes:
-        """The rows of a query that has no parameters, as `copy_in` takes them."""
-        statement = f"COPY ({query}) TO STDOUT (FORMAT binary)"
-        with self._connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
-            return b"".join(bytes(part) for part in copy)[len(COPY_HEAD) : -len(COPY_TAIL)]
-
 
 Transaction = Callable[[Any], AbstractContextManager[Tx]]
 

@@ -339,19 +339,6 @@ def _understood() -> Iterator[None]:
         raise _garbage() from invalid
 
 
-async def _parse_once(path: Path, limits: ParseLimits) -> ParsedFile:
-    pool = ParserPool(1, limits)
-    try:
-        return await pool.parse(path)
-    finally:
-        await pool.aclose()
-
-
-def parse_in_child(path: Path, limits: ParseLimits) -> ParsedFile:
-    """One file in a worker of its own. For many files keep a ParserPool: starting a worker takes a second."""
-    return asyncio.run(_parse_once(path, limits))
-
-
 def _naming(path: Path, refusal: Refused) -> Refused:
     name = f"{path.name}："
     return refusal if refusal.message.startswith(name) else type(refusal)(name + refusal.message, hint=refusal.hint)

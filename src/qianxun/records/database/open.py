@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -214,8 +214,9 @@ def _created(engine: Engine) -> bool:
     with for_writing(engine).begin() as connection:
         if inspect(connection).get_table_names():
             return False
-        for statement in _table_statements():
-            connection.exec_driver_sql(statement)
+        with closing(connection.connection.cursor()) as cursor:  # SQLAlchemy would take longer than the driver
+            for statement in _table_statements():
+                cursor.execute(statement)
         connection.execute(insert(VERSIONS).values(version_num=HEAD))
     return True
 

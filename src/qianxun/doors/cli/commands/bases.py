@@ -15,10 +15,13 @@ from rich.table import Table
 from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.unicode import visible_controls
+from qianxun.doors.cli.commands.governance.documents import documents
+from qianxun.doors.cli.commands.transfer import clone, export_file, import_file
 from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, warn
 from qianxun.doors.cli.session import (
     JsonFlag,
     Library,
+    NameArgument,
     Session,
     find_base,
     has_records,
@@ -45,7 +48,6 @@ STATES = {
 REASON_SHOWN = 300  # characters
 CHUNKING = ("chunk_size", "chunk_overlap", "by_meaning")
 _ASSIGNMENT = re.compile(r"\s*([\w.]+?)\s*(\+=|-=|=)(.*)", re.S)
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="知识库的名称 · its name")]
 
 
 Kind = StrEnum("Kind", ["documents", "examples"])
@@ -416,3 +418,12 @@ def delete_base(
         print_json({"deleted": name, "documents": documents})
         return
     done(f"已删除“{escape(name)}”", f"Deleted “{escape(name)}”")
+
+
+for command_name, command in (
+    ("export", export_file),
+    ("import", import_file),
+    ("clone", clone),
+    ("documents", documents),
+):
+    app.command(command_name)(command)

@@ -10,10 +10,9 @@ import typer
 from rich.markup import escape
 
 from qianxun.core.errors import BadInput
-from qianxun.doors.cli.commands.bases import NameArgument
 from qianxun.doors.cli.i18n import done, print_json, tr
 from qianxun.doors.cli.progress import counting
-from qianxun.doors.cli.session import JsonFlag, find_base, refuse_url, session_of, with_engine
+from qianxun.doors.cli.session import JsonFlag, NameArgument, find_base, refuse_url, session_of, with_engine
 
 if TYPE_CHECKING:
     from qianxun.engine.admin.transfer import Transferred, Watch

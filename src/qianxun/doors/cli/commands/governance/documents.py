@@ -10,9 +10,8 @@ import typer
 from rich.markup import escape
 
 from qianxun.core.errors import BadInput
-from qianxun.doors.cli.commands.bases import NameArgument
 from qianxun.doors.cli.i18n import hint, out, print_json, tr
-from qianxun.doors.cli.session import JsonFlag, Library, find_base, session_of, with_library
+from qianxun.doors.cli.session import JsonFlag, Library, NameArgument, find_base, session_of, with_library
 from qianxun.doors.cli.views.drawing import label, minutes, new_table
 
 if TYPE_CHECKING:
