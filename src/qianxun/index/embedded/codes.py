@@ -101,8 +101,8 @@ class Coded:
         if limit > POOLED or self.rows < LEAST_ROWS or passing == 0:
             return lists
         if lists > LISTS:
-            # As large a share of the rows as of lists made today: of a million rows in 1,711 lists, 240 of these found as
-            # many of the nearest ten as 400 did, in two thirds of the time.
+            # As large a share of the rows as of lists made today: of a million rows in 1,711 lists, 240 of these found
+            # as many of the nearest ten as 400 did, in two thirds of the time.
             fineness = min(1.0, max(LEAST_PROBED, lists / (PER_ROOT * math.sqrt(self.rows))))
             return min(lists, math.ceil(PROBES * fineness * math.cbrt(self.rows / passing)))
         return int(PROBED * lists) if passing >= WHOLE * self.rows else lists
