@@ -294,7 +294,8 @@ class Store:
             self._rows.append(staged.rows)
             self._owners = staged.owners
             self._extents.update(staged.extents)
-            self._vectors = self._mapped()
+            if len(staged.rows):  # a file mapped anew has its pages to be found again, one by one
+                self._vectors = self._mapped()
 
     def uncoded(self) -> int:
         """How many rows have no code yet."""
