@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import numpy as np
@@ -44,29 +45,29 @@ def test_rows_that_are_added_are_found_in_the_mapping_that_was_there(
         assert index._view.store._room is first
         await add(index, 40, 60)  # more than there is room for
         assert index._view.store._room is not first
-        assert await nearest_keys(index, 60) == [key if key != 7 else int(_second(7)) for key in range(60)]
-        [file] = tmp_path.rglob(store.VECTORS)
-        assert file.stat().st_size == 60 * 64 * 4  # nothing is left of the room
+        assert await nearest_keys(index, 60) == [key if key != 7 else _second(7) for key in range(60)]
         await index.close()
 
     asyncio.run(story())
+    [file] = tmp_path.rglob(store.VECTORS)
+    assert file.stat().st_size == 60 * 64 * 4  # nothing is left of the room
 
 
-def _second(key: int) -> np.int64:
-    return np.argsort(-(ROWS @ ROWS[key]), kind="stable")[1]
+def _second(key: int) -> int:
+    return int(np.argsort(-(ROWS @ ROWS[key]), kind="stable")[1])
 
 
 def test_where_a_file_may_not_be_long_there_is_room_for_what_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_be_long = store.os.truncate
+    may_be_long = os.truncate
 
     def truncate(path: Path, size: int) -> None:
         if size > path.stat().st_size:
             raise OSError(27, "File too large")
         may_be_long(path, size)
 
-    monkeypatch.setattr(store.os, "truncate", truncate)
+    monkeypatch.setattr(os, "truncate", truncate)
 
     async def story() -> None:
         index = await create(tmp_path).build(1, STAMP)

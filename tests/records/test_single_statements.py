@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select, text
@@ -138,12 +139,14 @@ def test_the_share_of_tables_takes_no_longer_in_a_larger_base(tmp_path: Path) ->
         steps = []
         for base, size in ((1, 1_000), (2, 20_000)):
             kinds = ["text" if at % 4 else "table" for at in range(size)]
-            rows = [(at + base * 100_000, base, 1, 1, at, 0, 1, kind, [], "文") for at, kind in enumerate(kinds)]
+            above = list[str]()
+            rows = [(at + base * 100_000, base, 1, 1, at, 0, 1, kind, above, "文") for at, kind in enumerate(kinds)]
             insert_rows(tx, ChunkRow, (*CHUNK[:8], "headings", "text"), rows)
+            connection: Any = tx.connection.dbapi_connection
             taken = list[int]()
-            tx.connection.dbapi_connection.set_progress_handler(partial(taken.append, 1), 100)
+            connection.set_progress_handler(partial(taken.append, 1), 100)
             assert table_share(tx, base) == pytest.approx(0.25, abs=0.06)
-            tx.connection.dbapi_connection.set_progress_handler(None, 100)
+            connection.set_progress_handler(None, 100)
             steps.append(len(taken))
     records.close()
     assert steps[1] <= 1.5 * steps[0]
