@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -76,3 +77,31 @@ def test_a_character_of_a_large_base_is_left_out_earlier() -> None:
 def test_many_rows_of_a_small_base_are_sifted(rows: int, share: int, is_set: bool) -> None:
     allowed = np.arange(rows) % share == 0
     assert keywords._is_set(allowed, rows // share) is is_set
+
+
+class Searcher:
+    """Of tantivy's, what a search uses. Hits are row numbers, best first; how many were fetched each time is noted."""
+
+    def __init__(self, rows: list[int]) -> None:
+        self.ranked = [(float(len(rows) - at), row) for at, row in enumerate(rows)]
+        self.fetched: list[int] = []
+
+    def search(self, query: object, limit: int, *, count: bool) -> SimpleNamespace:
+        self.fetched.append(limit)
+        return SimpleNamespace(hits=self.ranked[:limit])
+
+    def fast_field_values(self, name: str, addresses: list[int]) -> list[int]:
+        return addresses
+
+
+def test_where_fewer_pass_than_were_expected_no_more_is_fetched_than_it_takes() -> None:
+    rows = np.arange(10_000)
+    allowed = (rows % 100 == 0) & (rows >= 2_500)  # a hundredth, but none of the first hits
+    searcher = Searcher(rows.tolist())
+    view = keywords.KeywordView(None, searcher, len(rows))
+    slots, scores = keywords._search(view, None, 30, rows, allowed, share=0.01)
+    assert slots.tolist()[:30] == list(range(2_500, 5_500, 100))
+    assert scores.tolist() == sorted(scores.tolist(), reverse=True)
+    first, second = searcher.fetched
+    assert first == 3_616
+    assert second == int(first * 1.5 * 30 / 12)  # 12 of them passed

@@ -156,3 +156,20 @@ def test_an_index_with_the_few_lists_of_before_gets_finer_ones(tmp_path: Path, m
 def _lists(folder: Path) -> int:
     (file,) = folder.rglob("centers-*")
     return file.stat().st_size // (64 * 4)
+
+
+@pytest.mark.parametrize(
+    ("lists", "passing", "probes"),
+    [
+        (2_997, 1_000_000, 400),  # made from as many rows: as many as ever
+        (2_250, 1_000_000, 300),  # made from 562,500: the same share of the rows
+        (1_500, 1_000_000, 240),  # made from a quarter: never fewer
+        (1_500, 125_000, 480),  # a filter makes neighbours rarer
+    ],
+)
+def test_of_lists_that_have_grown_fewer_are_read(
+    lists: int, passing: int, probes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    coded = codes.Coded(np.zeros((lists, 1), np.float32), (codes.Part(None, 1_000_000),))
+    assert coded._probes(200, passing) == probes

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select, text
@@ -10,10 +12,11 @@ from sqlalchemy.exc import DBAPIError
 
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.records import IDLE, Records, bases
-from qianxun.records.chunks import _existing_query, _page_query
+from qianxun.records.chunks import CHUNK, _existing_query, _page_query, table_share
 from qianxun.records.database.change_mark import change_mark
 from qianxun.records.database.restrict import restricted
-from qianxun.records.schema import TableRow, VectorRow, VersionRow
+from qianxun.records.database.statements import insert_rows
+from qianxun.records.schema import ChunkRow, TableRow, VectorRow, VersionRow
 
 
 @pytest.fixture
@@ -126,3 +129,24 @@ def test_what_a_principal_may_see_is_looked_up_row_by_row(tmp_path: Path) -> Non
             plan = [row[3] for row in tx.exec_driver_sql(f"EXPLAIN QUERY PLAN {made}").all()]
             assert not [step for step in plan if step.startswith("SCAN")], plan
     records.close()
+
+
+def test_the_share_of_tables_takes_no_longer_in_a_larger_base(tmp_path: Path) -> None:
+    """It is looked up after every change of a base, before the next search."""
+    records = Records.open(f"sqlite:///{tmp_path / 'q.db'}")
+    with records.engine.connect() as tx:
+        tx.exec_driver_sql("PRAGMA defer_foreign_keys=ON")  # chunks of no document, never committed
+        steps = []
+        for base, size in ((1, 1_000), (2, 20_000)):
+            kinds = ["text" if at % 4 else "table" for at in range(size)]
+            above = list[str]()
+            rows = [(at + base * 100_000, base, 1, 1, at, 0, 1, kind, above, "文") for at, kind in enumerate(kinds)]
+            insert_rows(tx, ChunkRow, (*CHUNK[:8], "headings", "text"), rows)
+            connection: Any = tx.connection.dbapi_connection
+            taken = list[int]()
+            connection.set_progress_handler(partial(taken.append, 1), 100)
+            assert table_share(tx, base) == pytest.approx(0.25, abs=0.06)
+            connection.set_progress_handler(None, 100)
+            steps.append(len(taken))
+    records.close()
+    assert steps[1] <= 1.5 * steps[0]

@@ -435,8 +435,12 @@ def _hits(view: KeywordView, query: Any, limit: int) -> tuple[NDArray[np.float64
     with paused_collection() if limit >= MANY_HITS else nullcontext():
         hits = view.searcher.search(query, limit, count=False).hits
         addresses = [address for _, address in hits]
-        rows = np.array(view.searcher.fast_field_values("row", addresses) if hits else (), dtype=np.int64)
+        rows = _rows_of(view, addresses)
         return np.array([score for score, _ in hits], dtype=np.float64), addresses, rows
+
+
+def _rows_of(view: KeywordView, addresses: Sequence[Any]) -> Keys:
+    return np.array(view.searcher.fast_field_values("row", addresses) if addresses else (), dtype=np.int64)
 
 
 def _search(
@@ -453,20 +457,30 @@ def _search(
     first time as many as it takes if a ``share`` of them is allowed."""
     fetch = limit + (limit // 8 if allowed is None else max(limit, int(limit * (1.2 / share - 1)))) + 16
     while True:
-        scores, addresses, found = _hits(view, query, fetch)
-        if not addresses:
-            return np.empty(0, dtype=np.int64), np.empty(0)
-        scores = (scores * SCALE).round(SCORE_DECIMALS)
-        slots = _slots(rows, found)
-        last, passes = scores[-1], rows[slots] == found
-        if allowed is not None:
-            passes &= allowed[slots]
-        slots, scores = slots[passes], scores[passes]
-        if len(addresses) < fetch or (len(scores) >= limit and scores[limit - 1] > last):
-            if rescore is None:
-                return slots, scores
-            return slots, rescore([address for address, passed in zip(addresses, passes, strict=True) if passed])
-        fetch *= 8
+        with paused_collection() if fetch >= MANY_HITS else nullcontext():
+            hits = view.searcher.search(query, fetch, count=False).hits
+            if not hits:
+                return np.empty(0, dtype=np.int64), np.empty(0)
+            found = _rows_of(view, [address for _, address in hits])
+            slots = _slots(rows, found)
+            passes = rows[slots] == found
+            if allowed is not None:
+                passes &= allowed[slots]
+            passing = np.flatnonzero(passes)
+            best = [hits[at] for at in passing.tolist()]  # of 24,000 hits a filter may leave 240
+            rounded = (np.array([score for score, _ in (*best, hits[-1])]) * SCALE).round(SCORE_DECIMALS)
+            is_all = len(hits) < fetch
+            del hits
+        scores, last = rounded[:-1], rounded[-1]
+        if is_all or (len(scores) >= limit and scores[limit - 1] > last):
+            return slots[passing], scores if rescore is None else rescore([address for _, address in best])
+        fetch = _deeper(fetch, limit, len(scores))
+
+
+def _deeper(fetch: int, limit: int, passed: int) -> int:
+    """How many hits to fetch when so many of ``fetch`` passed: with what came so far half as much again as it takes,
+    and many more where that is enough, but hits tie with the last."""
+    return int(fetch * 8) if passed >= limit else int(fetch * min(8.0, 1.5 * limit / max(passed, 1)))
 
 
 def _rescored(view: KeywordView, query: Any, bm25: Bm25, addresses: Sequence[Any]) -> NDArray[np.float64]:

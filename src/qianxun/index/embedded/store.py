@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from qianxun.index.shared import CACHED_FILTERS, LANES, owners_of, row_sums
 ROWS, VECTORS, FACTS, VALUES, DEATHS = "rows", "vectors", "facts", "values", "deaths"
 CODES, CENTERS = "codes-", "centers-"  # … and the number of rows that the centres were made from
 POPULATIONS = 64  # of one state: of 100,000 rows each takes .4 MB
+ROOM_ROWS, ROOM_PART = 4_096, 8  # rows that can be added before the vectors are mapped anew: so many, or an eighth
 OUTGROWN = 4  # times as many rows want centres of their own
 Mask = NDArray[np.bool_]
 Column = NDArray[Any]
@@ -152,7 +154,7 @@ class Store:
         self._searched: tuple[Rows | None, vectors.VectorRows | None] = (None, None)  # made once for each state
         for name in state.extents:
             require_size(folder / name, state.extent(name))
-        self._vectors = self._mapped()
+        self._room = self._vectors = self._mapped(len(self._rows))  # rows are added in the room behind the vectors
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────
 
@@ -219,11 +221,27 @@ class Store:
     def _extent(self, name: str) -> Extent:
         return self._extents.get(name, Extent())
 
-    def _mapped(self) -> Vectors:
-        shape = (len(self._rows), self.dimension)
+    def _mapped(self, rows: int) -> Vectors:
+        shape = (rows, self.dimension)
         if 0 in shape:
             return np.empty(shape, dtype=np.float32)
         return np.memmap(self.folder / VECTORS, dtype="<f4", mode="r", shape=shape)
+
+    def _mapped_with_room(self) -> Vectors:
+        """The vectors, mapped farther than they reach: a file mapped anew has its pages to be found again, one by one,
+        which at a million rows takes 25 ms of the first search after a write. The file is long for as long as it takes
+        to map it; what is beyond its end is nobody's to touch until it has grown that far."""
+        rows, path = len(self._rows), self.folder / VECTORS
+        if not (rows and self.dimension):
+            return self._mapped(rows)
+        size, wider = path.stat().st_size, rows + max(ROOM_ROWS, rows // ROOM_PART)
+        try:
+            os.truncate(path, max(size, wider * self.dimension * 4))
+            return self._mapped(wider)
+        except OSError:  # a limit on files: there is room for what there is
+            return self._mapped(rows)
+        finally:
+            os.truncate(path, size)
 
     def _fact_columns(self) -> Columns:
         with self._loading:
@@ -294,7 +312,9 @@ class Store:
             self._rows.append(staged.rows)
             self._owners = staged.owners
             self._extents.update(staged.extents)
-            self._vectors = self._mapped()
+            if len(self._room) < len(self._rows):
+                self._room = self._mapped_with_room()
+            self._vectors = self._room[: len(self._rows)]
 
     def uncoded(self) -> int:
         """How many rows have no code yet."""
