@@ -159,7 +159,9 @@ def main() -> None:
                 if right == is_right
             )
             about = "right" if is_right else "wrong"
-            print(f"{name:12} {about}: dropped {total['dropped']}, flagged {total['flagged']} of {total.total()}  {kinds}")
+            print(
+                f"{name:12} {about}: dropped {total['dropped']}, flagged {total['flagged']} of {total.total()}  {kinds}"
+            )
 
 
 if __name__ == "__main__":

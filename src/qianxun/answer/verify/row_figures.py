@@ -39,8 +39,8 @@ def of_other_rows(sentence: str, evidence: Evidence) -> list[Figure]:
 
 
 def of_other_cells(sentence: str, evidence: Evidence) -> list[Figure]:
-    """The figures that a clause states of one row, and that only other rows have in the column that is named: 销售人员是8
-    人，财务人员则是23人, where it is the other way round."""
+    """The figures that a clause states of one row, and that only other rows have in the column that is named:
+    销售人员是8人，财务人员则是23人, where it is the other way round."""
     folded = fold(sentence)
     for text in evidence.with_units:
         for lines in tables(text):
