@@ -30,7 +30,7 @@ DOUBTFUL: Final = 0.5  # above that a result proves nothing
 NEAR: Final = 3.0  # times: how near results are counted
 _COMPUTES: Final = re.compile(
     "合计|共|总|之和|相加|加起来|累计|全年|[=+＋×*]|相差|差[额距值]|之差|[多少高低早晚](?:出|了|约|[\\d一二两三四五六七八九十])|增|减|降|升|涨|跌|剩|余|差"
-    "|提前|推迟|延长|缩短|节省|便宜|贵|平均|均|占|比|相当|等于|折|倍|分之|成|率|乘|每|单价|即|也就是|换算|算|历时|为期|长达|期限|租期|任期|持续|前后"
+    "|提前|推迟|延长|缩短|节省|便宜|贵|平均|均|占|比(?!例)|相当|等于|折|倍|分之|成|率|乘|每|单价|即|也就是|换算|算|历时|为期|长达|期限|租期|任期|持续|前后"
     "|时隔|相隔|间隔|[满约近]|之?[后前]|超|不到|不足|用时|用了|耗时|之久|应[为付交缴]|届满|到期|截至|截止"
     "|total|sum|difference|average|per|times|more|less"
 )
@@ -68,7 +68,7 @@ def derived(
     which may count by the month, or tell of the day after."""
     found: Derivation = "no"
     for pool in pools:
-        one = _from(figure, sentence + source, list(dict.fromkeys((*pool, *shown))), shown, hedge)
+        one = _from(figure, f"{sentence}\n{source}", list(dict.fromkeys((*pool, *shown))), shown, hedge)
         if one == "surely":
             return one
         found = one if one == "possibly" else found
@@ -109,11 +109,13 @@ def _from(
         chance = _chance(wanted, list(_results(all_, wanted.kind, periods)))
         if chance <= (LIKELY if computes else UNLIKELY):
             return "surely"
-        if chance <= DOUBTFUL:
+        if chance <= (DOUBTFUL if computes else TWICE):
             return "possibly"
     if len(all_) <= MOST_TWICE:
         chance = _chance(wanted, list(_twice(all_, wanted.kind)))
-        return "surely" if computes and chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
+        if not computes:
+            return "possibly" if chance <= UNLIKELY else "no"
+        return "surely" if chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
     # There is more to work with than was tried: what says that it is a result may be one.
     return "possibly" if computes else "no"
 

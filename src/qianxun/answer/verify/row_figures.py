@@ -32,7 +32,8 @@ def of_other_rows(sentence: str, evidence: Evidence) -> list[Figure]:
                 tuple(_without(one, others) if one == text else one for one in evidence.with_units), evidence.names
             )
             wrong = [one for one in stated if not is_in(one, sentence, rest)]
-            wrong = [one for one in wrong if derived(one, sentence, [rest.figures, evidence.figures], ()) != "surely"]
+            pools = [*figures_of_named_rows(sentence, evidence), rest.figures, evidence.figures]
+            wrong = [one for one in wrong if derived(one, sentence, pools, ()) != "surely"]
             if wrong:
                 return wrong
     return []
