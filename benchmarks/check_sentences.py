@@ -66,7 +66,8 @@ def _line(name: str, found: Sequence[tuple[Row, Checked]]) -> str:
     return (
         f"  {name:26}"
         f" right: dropped {_share(right, lambda one: not one.accepted)}"
-        f", not found {_share(right, lambda one: one.accepted and one.verdict == 'not_found')}"
+        f", flagged {_share(right, lambda one: one.accepted and is_caught(one))}"
+        f", not found {_share(right, lambda one: not is_caught(one) and one.verdict == 'not_found')}"
         f"   wrong: caught {_share(wrong, is_caught)}"
         f", not found {_share(wrong, lambda one: not is_caught(one) and one.verdict == 'not_found')}"
     )

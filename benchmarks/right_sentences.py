@@ -22,7 +22,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from qianxun.answer.verify.citations import Sentence
-from qianxun.answer.verify.sentence_check import check
+from qianxun.answer.verify.sentence_check import Checked, check
 from qianxun.core.answer_types import Passage
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "beir"
@@ -314,12 +314,17 @@ def cases(name: str, count: int) -> Iterator[Case]:
                     yield Case(kind, re.sub("[⟦⟧]", "", written), source, new[1] if new else "")
 
 
-def is_kept(sentence: str, source: str) -> bool:
-    return not why_dropped(sentence, source)
+def checked_against(sentence: str, source: str) -> Checked:
+    return check(Sentence(sentence, (1,)), (Passage(1, "d", "", "c", source),))
+
+
+def is_caught(sentence: str, source: str) -> bool:
+    """Dropped, or kept with a flag."""
+    return bool(checked_against(sentence, source).flags)
 
 
 def why_dropped(sentence: str, source: str) -> str:
-    checked = check(Sentence(sentence, (1,)), (Passage(1, "d", "", "c", source),))
+    checked = checked_against(sentence, source)
     return "" if checked.accepted else "；".join(flag.reason for flag in checked.flags) or "dropped"
 
 
@@ -347,12 +352,13 @@ def main() -> None:
         shown: dict[str, list[str]] = defaultdict(list)
         for case in cases(name, chosen.count):
             counts[case.kind]["right"] += 1
+            counts[case.kind]["flagged"] += is_caught(case.sentence, case.source)
             if why := why_dropped(case.sentence, case.source):
                 counts[case.kind]["dropped"] += 1
                 shown[case.kind].append(f"DROPPED {case.sentence}  ({why})")
             elif wrong := mutated(case, chance):
                 counts[case.kind]["wrong"] += 1
-                counts[case.kind]["caught"] += (caught := not is_kept(wrong, case.source))
+                counts[case.kind]["caught"] += (caught := is_caught(wrong, case.source))
                 if not caught:
                     shown[case.kind].append(f"MISSED  {wrong}  ←  {case.sentence}")
         _report(name, counts, shown, chosen.show)
@@ -361,7 +367,8 @@ def main() -> None:
 def _report(name: str, counts: Mapping[str, Counter[str]], shown: Mapping[str, Sequence[str]], most: int) -> None:
     total: Counter[str] = sum(counts.values(), Counter())
     print(
-        f"{name}: dropped {_share(total['dropped'], total['right'])}, caught {_share(total['caught'], total['wrong'])}"
+        f"{name}: dropped {_share(total['dropped'], total['right'])}, "
+        f"or flagged {_share(total['flagged'], total['right'])}, caught {_share(total['caught'], total['wrong'])}"
     )
     for kind, own in counts.items():
         print(

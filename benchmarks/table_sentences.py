@@ -66,7 +66,8 @@ def tables(name: str, count: int) -> Iterator[Table]:
 def _is_usable(table: Table) -> bool:
     """Its first column names its rows, each otherwise, and none within another."""
     names = [row[0] for row in table.rows]
-    is_named = all(NAME.fullmatch(name) for name in (*names, *table.header))
+    titles = [UNIT.sub("", title) for title in table.header]
+    is_named = all(NAME.fullmatch(name) for name in (*names, *titles))
     is_distinct = not any(one in other for at, one in enumerate(names) for other in names[:at] + names[at + 1 :])
     return len(names) > 2 and is_named and is_distinct and bool(table.figures())
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from qianxun.answer.extractive.meaning import is_of_alternative, likeness_without_names
+from qianxun.answer.extractive.passage_lines import lines
 from qianxun.answer.extractive.record_heads import people, record_subjects
-from qianxun.answer.extractive.sentence_scores import lines
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.core.answer_types import Answer, Passage
 from qianxun.question.question import read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qianxun.answer.extractive.sentence_scores import table_rows
+from qianxun.answer.extractive.passage_lines import table_rows
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.core.answer_types import Passage
 from qianxun.question.subjects import subjects

@@ -12,7 +12,8 @@ from functools import cache
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from qianxun.answer.extractive.sentence_scores import Line, ScoredLine
+from qianxun.answer.extractive.passage_lines import Line
+from qianxun.answer.extractive.sentence_scores import ScoredLine
 from qianxun.core.answer_types import Passage
 from qianxun.question.evidence_query import EvidenceQuery
 from qianxun.question.words import entries

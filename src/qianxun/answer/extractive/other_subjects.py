@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from qianxun.answer.extractive.sentence_scores import Line
+from qianxun.answer.extractive.passage_lines import Line
 from qianxun.question.evidence_query import EvidenceQuery
 from qianxun.question.words import listed
 from qianxun.text.chinese import plain_analyser

@@ -13,16 +13,15 @@ from typing import Final
 from qianxun.answer.extractive.extractive import REFERS_BACK
 from qianxun.answer.extractive.meaning import Likeness, candidates, closest, is_of_alternative, likeness_without_names
 from qianxun.answer.extractive.other_subjects import narrowed
+from qianxun.answer.extractive.passage_lines import Line, lines
 from qianxun.answer.extractive.record_heads import people, record_subjects
 from qianxun.answer.extractive.sentence_scores import (
     AROUND,
     SHORT,
-    Line,
     ScoredLine,
     coverage,
     has_wanted_kind,
     line_coverage,
-    lines,
     score_lines,
     term_coverage,
 )

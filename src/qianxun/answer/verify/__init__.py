@@ -7,7 +7,7 @@ In the order in which `draft.ReplyReader` uses them:
     citations       sentences, and the passages that they cite
     blocks          tables and lists, whose rows and items share citations
     sentence_check  a sentence is accepted, flagged or dropped
-    grounding       whether its figures are in what it cites, or follow from it (arithmetic, derivation, counting)
+    grounding       whether its figures are in what it cites, or follow from it (derivation, lapses, counting)
     misplaced       whether they are of the same thing; row_figures and row_cells for tables (table_rows)
     contradiction   whether it says the opposite of what it cites (stance); other_names: of somebody else
 """

@@ -1,5 +1,5 @@
 """Figures that stand in no source because they follow from its figures: a sum, a difference, a product, a share, a
-lapse between two dates, and what follows from such a result in one more step.
+lapse between two dates (`lapses`), and what follows from such a result in one more step.
 
 `derived` searches, and does not ask for the word that names the operation. What it asks is whether the result may be a
 coincidence: of many results that are near each other one hits any number. It is surely derived where the sentence shows
@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations, permutations, product
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Final
 
+from qianxun.answer.verify.lapses import Derivation, is_clock_after, is_day_after, lapses
 from qianxun.answer.verify.rounding import Hedge, is_rounded
 from qianxun.text.chinese import fold
 from qianxun.text.figures import Clock, Day, Figure, Number, Share, amount, figures, measured
-
-Derivation: TypeAlias = Literal["surely", "possibly", "no"]
-T = TypeVar("T", Day, Clock)
 
 MOST: Final = 40  # figures that are worked with: with more of them any number follows from some two
 MOST_TWICE: Final = 16  # … in two steps
@@ -33,7 +30,7 @@ DOUBTFUL: Final = 0.5  # above that a result proves nothing
 NEAR: Final = 3.0  # times: how near results are counted
 _COMPUTES: Final = re.compile(
     "合计|共|总|之和|相加|加起来|累计|全年|[=+＋×*]|相差|差[额距值]|之差|[多少高低早晚](?:出|了|约|[\\d一二两三四五六七八九十])|增|减|降|升|涨|跌|剩|余|差"
-    "|提前|推迟|延长|缩短|节省|便宜|贵|平均|均|占|比|相当|等于|折|倍|分之|成|率|乘|每|单价|即|也就是|换算|算|历时|为期|长达|期限|租期|任期|持续|前后"
+    "|提前|推迟|延长|缩短|节省|便宜|贵|平均|均|占|比(?!例)|相当|等于|折|倍|分之|成|率|乘|每|单价|即|也就是|换算|算|历时|为期|长达|期限|租期|任期|持续|前后"
     "|时隔|相隔|间隔|[满约近]|之?[后前]|超|不到|不足|用时|用了|耗时|之久|应[为付交缴]|届满|到期|截至|截止"
     "|total|sum|difference|average|per|times|more|less"
 )
@@ -43,11 +40,8 @@ _RESULTS: Final = re.compile(
     "|历时|为期|长达|持续|相隔|时隔|间隔"
 )
 _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
-_NEXT_DAY: Final = re.compile("次日|翌日|第二天|隔天|隔日")
 _MONTH: Final = re.compile(r"[^个]{1,3}月份?")  # of a date
-_ANY_YEAR: Final = 2023  # of two dates without one
 _MONTH_SECONDS, _YEAR_SECONDS = 30.0 * 86_400, 365.0 * 86_400
-_DAY_MINUTES: Final = 24 * 60
 _PERIODS: Final = (3.0, 4.0, 6.0, 7.0, 12.0, 24.0, 30.0, 52.0, 60.0, 365.0)  # months of a quarter … days of a year
 _HALVED: Final = re.compile("减半|折半|半价|对半|一半|半数")
 _HALF: Final = Share("一半", (Decimal("0.5"),))
@@ -76,7 +70,7 @@ def derived(
     which may count by the month, or tell of the day after."""
     found: Derivation = "no"
     for pool in pools:
-        one = _from(figure, sentence + source, list(dict.fromkeys((*pool, *shown))), shown, hedge)
+        one = _from(figure, f"{sentence}\n{source}", list(dict.fromkeys((*pool, *shown))), shown, hedge)
         if one == "surely":
             return one
         found = one if one == "possibly" else found
@@ -87,15 +81,15 @@ def _from(
     figure: Figure, text: str, pool: Sequence[Figure], shown: Sequence[Figure], hedge: Hedge | None
 ) -> Derivation:
     if isinstance(figure, Day):
-        return _is_day_after(figure, text, pool)
+        return is_day_after(figure, text, pool)
     if isinstance(figure, Clock):
-        return _is_clock_after(figure, pool)
+        return is_clock_after(figure, pool)
     if not isinstance(figure, Number | Share) or _MONTH.fullmatch(figure.written):
         return "no"
     wanted = _Wanted(figure, hedge)
     clause = clause_of(figure, fold(text))
     computes = _COMPUTES.search(clause) is not None
-    if any(map(wanted.is_met, _lapses(figure, pool, shown))):
+    if any(map(wanted.is_met, lapses(figure, pool, shown))):
         if computes:
             return "surely"
         if sum(isinstance(one, Day | Clock) for one in pool) <= MOST_TWICE:
@@ -118,11 +112,13 @@ def _from(
         chance = _chance(wanted, list(_results(all_, wanted.kind, periods)))
         if chance <= (LIKELY if computes else UNLIKELY):
             return "surely"
-        if chance <= DOUBTFUL:
+        if chance <= (DOUBTFUL if computes else TWICE):
             return "possibly"
     if len(all_) <= MOST_TWICE:
         chance = _chance(wanted, list(_twice(all_, wanted.kind)))
-        return "surely" if computes and chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
+        if not computes:
+            return "possibly" if chance <= UNLIKELY else "no"
+        return "surely" if chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
     # There is more to work with than was tried: what says that it is a result may be one.
     return "possibly" if computes else "no"
 
@@ -290,25 +286,19 @@ def _parts(pool: Sequence[Quantity], kind: str) -> Iterator[float]:
 
 def _converted(pool: Sequence[Quantity], kind: str) -> Iterator[float]:
     """三个月 for 90天: months have no certain number of days."""
-    if kind == "月":
-        yield from (
-            one.value / days for one in pool if one.kind == "秒" for days in (_MONTH_SECONDS, _YEAR_SECONDS / 12)
-        )
-    if kind == "秒":
-        yield from (
-            one.value * days for one in pool if one.kind == "月" for days in (_MONTH_SECONDS, _YEAR_SECONDS / 12)
-        )
+    for one, seconds in product(pool, (_MONTH_SECONDS, _YEAR_SECONDS / 12)):
+        if kind == "月" and one.kind == "秒":
+            yield one.value / seconds
+        elif kind == "秒" and one.kind == "月":
+            yield one.value * seconds
 
 
 def _sums(values: Sequence[float]) -> Iterator[float]:
     """Of three, of neighbours, such as the quarters of a row, of all."""
     if len(values) <= MOST_TWICE:
         yield from map(sum, combinations(values, 3))
-    yield from (
-        sum(values[start:end])
-        for start in range(len(values))
-        for end in range(start + 3, min(len(values), start + 16) + 1)
-    )
+    for start in range(len(values)):
+        yield from (sum(values[start:end]) for end in range(start + 3, min(len(values), start + MOST_TWICE) + 1))
     if len(values) > 3:
         yield sum(values)
 
@@ -349,122 +339,6 @@ def _with(one: Quantity, pool: Sequence[Quantity], kind: str) -> Iterator[tuple[
             yield one.count * other.value, False
         if kind == "share" and one.kind == other.kind and other.value > 0:
             yield one.value / other.value, True
-
-
-# ── dates and times of day ───────────────────────────────────────────────────────────────────────
-
-
-def dated(found: Sequence[Figure]) -> list[Day]:
-    """Dates; one without a year or month is of that of the date before it: 2023年4月9日…同年5月16日…同月20日."""
-    dates: list[Day] = []
-    year = month = None
-    for one in found:
-        if isinstance(one, Day):
-            year = one.year or year
-            month = one.month or (month if one.day else None)
-            dates.append(replace(one, year=year, month=month))
-    return dates
-
-
-def _lapses(figure: Number | Share, pool: Sequence[Figure], shown: Sequence[Figure]) -> Iterator[float]:
-    """The time between two dates or times of day: of those that the sentence shows, where it shows two."""
-    kind = kind_of(figure)
-    if kind == "月" or kind == "秒" or (isinstance(figure, Number) and figure.unit in ("岁", "周岁")):
-        pairs = _shown_first(dated(shown), dated(pool))
-        for first, last in pairs:
-            yield from _between(first, last, kind)
-    if kind == "秒":
-        clocks = [one for one in pool if isinstance(one, Clock)]
-        own = [one for one in shown if isinstance(one, Clock)]
-        for begin, end in _shown_first(own, clocks):
-            for since, until in product(begin.minutes, end.minutes):
-                yield float(amount(Decimal((until - since) % _DAY_MINUTES), "分钟"))
-
-
-def _shown_first(shown: Sequence[T], pool: Sequence[T]) -> Iterator[tuple[T, T]]:
-    if len(set(shown)) > 1:
-        yield from permutations(shown[:MOST_TWICE], 2)
-    elif shown:
-        yield from (pair for other in pool[:MOST] for pair in ((shown[0], other), (other, shown[0])))
-    else:
-        yield from permutations(pool[:MOST_TWICE], 2)
-
-
-def _between(first: Day, last: Day, kind: str) -> Iterator[float]:
-    """From one date to another, the last day included or not."""
-    if first.year and last.year and kind != "秒":
-        years = abs(first.year - last.year)
-        yield float(years * 12 if kind == "月" else years)
-    begin, end = _date(first), _date(last)
-    if bool(first.year) != bool(last.year) or not (first.month and last.month) or not begin or not end or end <= begin:
-        return
-    for until in (end, end + timedelta(days=1)):
-        months = (until.year - begin.year) * 12 + until.month - begin.month - (until.day < begin.day)
-        if kind == "秒":
-            yield float(amount(Decimal((until - begin).days), "天"))
-        elif kind == "月" and not (first.day and last.day):
-            yield from (float(months), float(months + 1))
-        elif kind == "月" and until.day == begin.day:
-            yield float(months)
-        elif kind != "月":
-            yield float(months // 12)
-
-
-def _is_day_after(day: Day, text: str, pool: Sequence[Figure]) -> Derivation:
-    """A date that is so many days, months or years before or after another; 次日."""
-    times = [one for one in pool if isinstance(one, Number) and kind_of(one) in ("月", "秒") and one.values[0] < 3_000]
-    days = [one for one in dated(pool) if one.written != day.written and one.month and one.day]
-    hits = 0
-    for known, time in product(days[:MOST_TWICE], times[:MOST_TWICE]):
-        hits += any(_is_day(day, known.year, one) for one in _moved(known, time))
-    is_next = _NEXT_DAY.search(text) is not None
-    is_next = is_next and any(_is_day(day, one.year, moved) for one in days for moved in _moved(one, None))
-    if not hits and not is_next:
-        return "no"
-    return "surely" if is_next or len(days) * len(times) <= MOST_TWICE else "possibly"
-
-
-def _moved(known: Day, time: Number | None) -> Iterator[date]:
-    begin = _date(known)
-    if begin is None:
-        return
-    if time is None:
-        yield begin + timedelta(days=1)
-        return
-    size = int(amount(time.values[-1], time.unit))
-    for sign in (1, -1):
-        try:
-            if kind_of(time) == "月":
-                months = begin.year * 12 + begin.month - 1 + sign * size
-                moved = date(months // 12, months % 12 + 1, min(begin.day, 28))
-                moved += timedelta(days=begin.day - moved.day)
-            else:
-                moved = begin + timedelta(seconds=sign * size)
-        except (ValueError, OverflowError):
-            continue
-        yield from (moved, moved - timedelta(days=1), moved + timedelta(days=1))
-
-
-def _is_day(day: Day, year: int | None, moved: date) -> bool:
-    is_year = day.year is None or year is None or day.year == moved.year
-    return is_year and (day.month or moved.month) == moved.month and (day.day or moved.day) == moved.day
-
-
-def _is_clock_after(clock: Clock, pool: Sequence[Figure]) -> Derivation:
-    clocks = [one for one in pool if isinstance(one, Clock) and one.written != clock.written]
-    times = [one for one in pool if isinstance(one, Number) and kind_of(one) == "秒"]
-    for known, time in product(clocks[:MOST_TWICE], times[:MOST_TWICE]):
-        minutes = int(amount(time.values[-1], time.unit)) // 60
-        if any(one in clock.minutes for at in known.minutes for one in ((at + minutes) % 1440, (at - minutes) % 1440)):
-            return "surely" if len(clocks) * len(times) <= MOST_TWICE else "possibly"
-    return "no"
-
-
-def _date(day: Day) -> date | None:
-    try:
-        return date(day.year or _ANY_YEAR, day.month or 1, day.day or 1)
-    except ValueError:  # 2月30日
-        return None
 
 
 # ── what is worked out wrongly ───────────────────────────────────────────────────────────────────

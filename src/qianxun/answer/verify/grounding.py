@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import Final
 
 from qianxun.answer.verify.counting import is_counted
-from qianxun.answer.verify.derivation import Derivation, derived, is_computing, is_miscalculated, supposed
+from qianxun.answer.verify.derivation import derived, is_computing, is_miscalculated, supposed
+from qianxun.answer.verify.lapses import Derivation
 from qianxun.answer.verify.misplaced import (
     FEWEST,
     ITEM,
@@ -130,7 +131,7 @@ def _with_month(days: Sequence[Day]) -> Day | None:
 
 @dataclass(frozen=True, slots=True)
 class Ungrounded:
-    """Figures that the evidence does not bear out: ``wrong`` ones; ``doubtful`` ones, which may be worked out."""
+    """Figures that the evidence does not bear out: ``wrong`` ones surely, ``doubtful`` ones may be worked out."""
 
     wrong: tuple[Figure, ...] = ()
     doubtful: tuple[Figure, ...] = ()
@@ -173,10 +174,9 @@ def _not_worked_out(
     doubtful: list[Figure] = []
     for figure in missing:
         given = [one for one in figures(sentence) if one not in left]
-        is_shown = is_computing(figure, sentence) and derived(figure, sentence, [()], given) == "surely"
-        result: Derivation = "no"
-        if is_shown or not _is_instead(figure, sentence, evidence):
-            result = _derived(figure, sentence, evidence, of_rows, given)
+        result = (
+            "no" if _is_instead(figure, sentence, evidence) else _derived(figure, sentence, evidence, of_rows, given)
+        )
         if result != "no" or _is_row_count(figure, of_rows):
             left.remove(figure)
         if result == "possibly":

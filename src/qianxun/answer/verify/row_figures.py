@@ -32,15 +32,16 @@ def of_other_rows(sentence: str, evidence: Evidence) -> list[Figure]:
                 tuple(_without(one, others) if one == text else one for one in evidence.with_units), evidence.names
             )
             wrong = [one for one in stated if not is_in(one, sentence, rest)]
-            wrong = [one for one in wrong if derived(one, sentence, [rest.figures, evidence.figures], ()) != "surely"]
+            pools = [*figures_of_named_rows(sentence, evidence), rest.figures, evidence.figures]
+            wrong = [one for one in wrong if derived(one, sentence, pools, ()) != "surely"]
             if wrong:
                 return wrong
     return []
 
 
 def of_other_cells(sentence: str, evidence: Evidence) -> list[Figure]:
-    """The figures that a clause states of one row, and that only other rows have in the column that is named: 销售人员是8
-    人，财务人员则是23人, where it is the other way round."""
+    """The figures that a clause states of one row, and that only other rows have in the column that is named:
+    销售人员是8人，财务人员则是23人, where it is the other way round."""
     folded = fold(sentence)
     for text in evidence.with_units:
         for lines in tables(text):

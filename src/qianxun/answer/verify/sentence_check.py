@@ -97,6 +97,8 @@ def check(
     of_rows = figures_of_named_rows(checked, evidence)
     figures_found = ungrounded(checked, evidence, row_query, of_rows)
     wrong = figures_found.wrong or of_other_rows(checked, evidence) or of_other_cells(checked, evidence)
+    if read_as is not None:  # a row of a table says of nothing that it is worked out
+        wrong = wrong or figures_found.doubtful
     if wrong:
         figures_ = "、".join(dict.fromkeys(figure.written for figure in wrong))
         if all_cited and all(_is_in_query(figure, query, evidence) for figure in wrong):

@@ -1,0 +1,57 @@
+"""A figure that follows from others is kept however that is worded, one that may follow by coincidence is flagged, and
+a cell of another row of a table is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from qianxun.answer.verify.citations import Sentence
+from qianxun.answer.verify.sentence_check import Checked, check
+from qianxun.core.answer_types import Passage
+
+LEASE = (
+    "租赁期自2021年3月1日起至2024年2月29日止，月租金8600元，押金17200元。逾期支付租金的，每日按欠付租金的万分之五支付违约金。"
+    "承租人王敏于2023年5月10日搬离，欠付租金两个月。水电费押金1000元于搬离后15日内退还。"
+)
+STAFF = """| 部门 | 期初人数 | 期末人数 |
+| --- | --- | --- |
+| 销售部 | 26 | 23 |
+| 财务部 | 9 | 8 |
+| 研发部 | 41 | 57 |"""
+
+
+def checked(sentence: str, source: str) -> Checked:
+    return check(Sentence(sentence, (1,)), [Passage(1, "d", "资料.md", "c", source)])
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("欠付的两个月租金一共17200元，逾期一天的违约金为8.6元。", LEASE),  # two steps: 8600 × 2 × .0005
+        ("押金应当在2023年5月25日之前退还。", LEASE),
+        ("租期三年。", LEASE),
+        ("一年的租金是103200元。", LEASE),
+        ("研发部的期末人数比期初人数多16人。", STAFF),
+        ("销售部和财务部的期末人数合计31人。", STAFF),
+        ("就期末人数来说，销售部是23人，财务部则是8人。", STAFF),
+    ],
+)
+def test_what_follows_is_kept(sentence: str, source: str) -> None:
+    assert checked(sentence, source).accepted
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("就期末人数来说，销售部是8人，财务部则是23人。", STAFF),
+        ("月租金8700元。", LEASE),
+        ("押金应当在2023年6月25日之前退还。", LEASE),
+    ],
+)
+def test_what_does_not_follow_is_dropped(sentence: str, source: str) -> None:
+    assert not checked(sentence, source).accepted
+
+
+def test_what_follows_from_other_cells_than_those_named_is_flagged() -> None:
+    result = checked("销售部和财务部的期末人数合计65人。", STAFF)  # 57 + 8
+    assert [flag.kind for flag in result.flags] == ["unsupported_number"]
