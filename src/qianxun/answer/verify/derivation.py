@@ -23,7 +23,8 @@ from qianxun.text.figures import Clock, Day, Figure, Number, Share, amount, figu
 MOST: Final = 40  # figures that are worked with: with more of them any number follows from some two
 MOST_TWICE: Final = 16  # … in two steps
 FEW: Final = 3  # of a kind, of which any may be meant
-LIKELY: Final = 0.35  # results near a figure, of the numbers that may be there: a sentence that says that it computes
+LIKELY: Final = 0.35  # results near a figure, of the numbers that may be there: a clause that says that it computes
+PERHAPS: Final = 0.05  # … one that has a word that may say so
 UNLIKELY: Final = 0.02  # … and one that does not
 TWICE: Final = 0.12  # … in two steps
 DOUBTFUL: Final = 0.5  # above that a result proves nothing
@@ -110,7 +111,7 @@ def _from(
         all_ = [one for one in all_ if one.kind == wanted.kind]
     if len(all_) <= MOST:
         chance = _chance(wanted, list(_results(all_, wanted.kind, periods)))
-        if chance <= (LIKELY if computes else UNLIKELY):
+        if chance <= (LIKELY if _RESULTS.search(clause) else PERHAPS if computes else UNLIKELY):
             return "surely"
         if chance <= (DOUBTFUL if computes else TWICE):
             return "possibly"
