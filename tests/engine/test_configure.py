@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput, BadQuery, IndexUnusable, ModelUnavailable, NotFound, QianxunError
 from qianxun.core.layered_options import of_base
 from qianxun.core.types import EVERYTHING, Terms
@@ -16,6 +17,7 @@ from qianxun.engine.configure import KINDS, changed, flat, read
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import TableEngine, TextEngine
 from qianxun.testing.scripted import HashEmbedding, ScriptedChat, ScriptedReranker
+from qianxun.text.chinese import Analyser
 from tests.indexing.opened import doc, found, opened
 
 STANDARD: dict[str, Any] = {"chunk_size": 500, "chunk_overlap": 50, "by_meaning": False}
@@ -235,6 +237,31 @@ def test_a_rebuild_that_failed_is_made_up_for(tmp_path: Path, monkeypatch: pytes
         await engine.configure(kb, {})
         base = await engine.base(kb)
         assert len(await base.index.match(Terms(("住院报销另定",)), 200, EVERYTHING)) == 1
+
+    story_of(tmp_path, story)
+
+
+class _Changing:
+    """An analyser that is replaced while it reads its first text, as by another thread."""
+
+    def __init__(self, base: OpenBase, following: Analyser) -> None:
+        self._base, self._own, self._following = base, base.analyser, following
+
+    def index_terms(self, text: str) -> object:
+        self._base.analyser = self._following
+        return self._own.index_terms(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._own, name)
+
+
+def test_what_is_analysed_while_a_dictionary_comes_is_analysed_again(tmp_path: Path) -> None:
+    async def story(engine: Engine, kb: int) -> None:
+        base = await engine.base(kb)
+        base.analyser = _Changing(base, Analyser(["住院报销另定"]))  # type: ignore[assignment]
+        await engine.add_documents(kb, [doc(f"批{at}", f"第{at}条：住院报销另定。") for at in range(5)])
+        as_one_word = await base.index.match(Terms(("住院报销另定",)), 200, EVERYTHING)
+        assert len(as_one_word) == 5
 
     story_of(tmp_path, story)
 

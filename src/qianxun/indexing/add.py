@@ -409,7 +409,8 @@ def _fresh(base: OpenBase, ready: Sequence[Ready], accepted: Sequence[Accepted])
     Made here and not while the batch before enters the index: that waits for native code, this is Python's own work,
     and two threads of that only get in each other's way (a third slower together than one after the other).
     """
-    model, dimension = base.model_name, base.model.dimension if base.model else 0
+    # Noted first: of entries during whose making a dictionary came, some were analysed without it.
+    model, dimension, analysis = base.model_name, base.model.dimension if base.model else 0, base.analyser.version
     written = [
         (document, prepared, accepted[at])
         for (at, document, _), prepared in ready
@@ -417,7 +418,7 @@ def _fresh(base: OpenBase, ready: Sequence[Ready], accepted: Sequence[Accepted])
     ]
     entries = iter(entries_of(base, (piece for row in written for piece in _material(*row))))
     fresh = {version_of(result): tuple(islice(entries, _entry_count(work, result))) for _, work, result in written}
-    return Fresh(model, dimension, base.analyser.version, fresh)
+    return Fresh(model, dimension, analysis, fresh)
 
 
 def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Sequence[Material]:
