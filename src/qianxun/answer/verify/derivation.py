@@ -24,8 +24,7 @@ MOST: Final = 40  # figures that are worked with: with more of them any number f
 MOST_TWICE: Final = 16  # … in two steps
 FEW: Final = 3  # of a kind, of which any may be meant
 LIKELY: Final = 0.35  # results near a figure, of the numbers that may be there: a clause that says that it computes
-PERHAPS: Final = 0.05  # … one that has a word that may say so
-UNLIKELY: Final = 0.02  # … and one that does not
+UNLIKELY: Final = 0.02  # … one that has no word that may say so
 TWICE: Final = 0.12  # … in two steps
 DOUBTFUL: Final = 0.5  # above that a result proves nothing
 NEAR: Final = 3.0  # times: how near results are counted
@@ -37,7 +36,7 @@ _COMPUTES: Final = re.compile(
 )
 _SUMS: Final = re.compile("合计|[共总]计|[总一]共|之和|相加|加起来|相差|差额|之差")
 _RESULTS: Final = re.compile(
-    f"{_SUMS.pattern}|(?<!公)共(?!同)|相当|等于|平均|倍|剩|还差|折合|换算|[多少][出了]|即|也就是|比[^，。]{{1,20}}[多少高低早晚长短]"
+    f"{_SUMS.pattern}|(?<!公)共(?!同)|占|相当|等于|平均|倍|剩|还差|折合|换算|(?<!减)[多少][出了]|即|也就是|比[^，。]{{1,20}}[多少高低早晚长短]"
     "|历时|为期|长达|持续|相隔|时隔|间隔"
 )
 _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
@@ -89,7 +88,7 @@ def _from(
         return "no"
     wanted = _Wanted(figure, hedge)
     clause = clause_of(figure, fold(text))
-    computes = _COMPUTES.search(clause) is not None
+    computes, says_result = _COMPUTES.search(clause) is not None, _RESULTS.search(clause) is not None
     if any(map(wanted.is_met, lapses(figure, pool, shown))):
         if computes:
             return "surely"
@@ -106,12 +105,12 @@ def _from(
     if any(map(wanted.is_met, _converted(all_, wanted.kind))):
         return "possibly"
     if _are_few(all_, wanted.kind) and any(map(wanted.is_met, _of_few(all_, wanted.kind, computes))):
-        return "surely"
+        return "surely" if says_result else "possibly"
     if len(all_) > MOST:  # a table: its cells are added, not multiplied
         all_ = [one for one in all_ if one.kind == wanted.kind]
     if len(all_) <= MOST:
         chance = _chance(wanted, list(_results(all_, wanted.kind, periods)))
-        if chance <= (LIKELY if _RESULTS.search(clause) else PERHAPS if computes else UNLIKELY):
+        if says_result and chance <= LIKELY:
             return "surely"
         if chance <= (DOUBTFUL if computes else TWICE):
             return "possibly"
@@ -119,7 +118,7 @@ def _from(
         chance = _chance(wanted, list(_twice(all_, wanted.kind)))
         if not computes:
             return "possibly" if chance <= UNLIKELY else "no"
-        return "surely" if chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
+        return "surely" if says_result and chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
     # There is more to work with than was tried: what says that it is a result may be one.
     return "possibly" if computes else "no"
 
