@@ -51,6 +51,8 @@ def list_receipts(
 
 
 def _state(receipt: Receipt) -> str:
+    if receipt.is_purged and receipt.scan is None:
+        return "[red]" + tr("没能查证", "could not be checked") + "[/]"
     if not receipt.is_complete:
         return "[red]" + tr("还有残留", "something is left") + "[/]"
     if receipt.is_purged:
