@@ -170,7 +170,7 @@ def _show_verdict(verdict: object) -> None:
     elif not verdict.is_trusted:
         warn(f"! 但签它的是另一个公钥：{verdict.key}", f"! But it is of another key: {verdict.key}")
     if not verdict.is_complete:
-        warn("! 它说还有残留", "! It says that something is left")
+        warn("! 它说还有残留，或没能查证", "! It says that something is left, or could not be checked")
     for name, is_named in verdict.names.items():
         answer = tr("说的是它", "it is about it") if is_named else tr("说的不是它", "it is not about it")
         out().print(f"{name}：{answer}", markup=False)
