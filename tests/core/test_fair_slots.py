@@ -62,3 +62,35 @@ def test_no_slot_is_lost_or_made_whatever_is_cancelled_when() -> None:
         assert not slots.is_known("甲")
 
     asyncio.run(story())
+
+
+def test_no_slot_is_lost_where_waits_end_and_the_limit_changes() -> None:
+    async def story() -> None:
+        chosen, is_newest_first, done, in_vain = random.Random(7), False, 0, 0
+        slots = FairSlots(3, lambda: is_newest_first)
+
+        async def work(owner: str) -> None:
+            nonlocal done, in_vain
+            try:
+                async with slots.slot(owner, chosen.choice((None, 0.0, 0.001))) as release:
+                    await asyncio.sleep(chosen.choice((0.0, 0.001)))
+                    if chosen.random() < 0.5:
+                        release()
+                    done += 1
+            except TimeoutError:
+                in_vain += 1
+
+        tasks: list[asyncio.Task[None]] = []
+        for _ in range(500):
+            tasks.append(asyncio.create_task(work(chosen.choice("甲乙丙"))))
+            if chosen.random() < 0.3:
+                chosen.choice(tasks).cancel()
+            slots.limit, is_newest_first = chosen.choice((0, 1, 3, 5)), chosen.random() < 0.5
+            await asyncio.sleep(0)
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+        assert (slots.running, slots.waiting) == (0, 0)
+        assert all(slots.is_free(owner) for owner in "甲乙丙")
+        assert done
+        assert in_vain
+
+    asyncio.run(story())

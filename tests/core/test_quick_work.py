@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from functools import partial
 
 import pytest
@@ -12,27 +11,41 @@ import pytest
 from qianxun.core.system.quick_work import QUICK_SECONDS, QuickWork
 
 
-def burn(seconds: float) -> int:
-    """Takes so much of the processor; returns the thread it ran in."""
-    until = time.thread_time() + seconds
-    while time.thread_time() < until:
-        pass
-    return threading.get_ident()
+class Processor:
+    """Its time passes by work alone, however busy the machine is."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def thread_time(self) -> float:
+        return self._seconds
+
+    def burn(self, seconds: float) -> int:
+        """Takes so much of the processor; returns the thread it ran in."""
+        self._seconds += seconds
+        return threading.get_ident()
 
 
-def test_the_first_piece_runs_in_a_thread_and_a_quick_one_after_it_does_not() -> None:
-    assert where_run([0.0, 0.0]) == ["thread", "loop"]
+@pytest.fixture
+def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
+    made = Processor()
+    monkeypatch.setattr("qianxun.core.system.quick_work.time", made)
+    return made
 
 
-def test_after_a_slow_piece_the_next_ones_run_in_threads_for_a_while() -> None:
-    places = where_run([3 * QUICK_SECONDS, *[0.0] * 9])
+def test_the_first_piece_runs_in_a_thread_and_a_quick_one_after_it_does_not(processor: Processor) -> None:
+    assert where_run(processor, [0.0, 0.0]) == ["thread", "loop"]
+
+
+def test_after_a_slow_piece_the_next_ones_run_in_threads_for_a_while(processor: Processor) -> None:
+    places = where_run(processor, [3 * QUICK_SECONDS, *[0.0] * 9])
     assert places[:4] == ["thread"] * 4
     assert places[-1] == "loop"
 
 
-def test_a_larger_piece_is_expected_to_take_longer() -> None:
+def test_a_larger_piece_is_expected_to_take_longer(processor: Processor) -> None:
     work = QuickWork()
-    asyncio.run(work.run(10, lambda: burn(QUICK_SECONDS / 4)))
+    asyncio.run(work.run(10, lambda: processor.burn(QUICK_SECONDS / 4)))
     assert work.is_quick(10)
     assert not work.is_quick(100)
 
@@ -44,24 +57,24 @@ def test_what_work_raises_reaches_the_caller_from_either_place() -> None:
             asyncio.run(work.run(1, lambda: 1 // 0))
 
 
-def test_other_tasks_have_their_turn_before_each_piece() -> None:
-    assert asyncio.run(turns_of_another_task(pieces=5)) >= 5
+def test_other_tasks_have_their_turn_before_each_piece(processor: Processor) -> None:
+    assert asyncio.run(turns_of_another_task(processor, pieces=5)) >= 5
 
 
-def where_run(pieces: list[float]) -> list[str]:
+def where_run(processor: Processor, pieces: list[float]) -> list[str]:
     """Where each of these pieces of work was run, one after another."""
 
     async def run() -> list[str]:
         work, loop = QuickWork(), threading.get_ident()
-        threads = [await work.run(1, partial(burn, seconds)) for seconds in pieces]
+        threads = [await work.run(1, partial(processor.burn, seconds)) for seconds in pieces]
         return ["loop" if thread == loop else "thread" for thread in threads]
 
     return asyncio.run(run())
 
 
-async def turns_of_another_task(pieces: int) -> int:
+async def turns_of_another_task(processor: Processor, pieces: int) -> int:
     work, turns = QuickWork(), 0
-    await work.run(1, lambda: burn(0.0))
+    await work.run(1, lambda: processor.burn(0.0))
 
     async def other() -> None:
         nonlocal turns
@@ -71,6 +84,6 @@ async def turns_of_another_task(pieces: int) -> int:
 
     task = asyncio.ensure_future(other())
     for _ in range(pieces):
-        await work.run(1, lambda: burn(0.0))
+        await work.run(1, lambda: processor.burn(0.0))
     task.cancel()
     return turns

@@ -137,6 +137,29 @@ async def test_a_purge_leaves_that_and_not_what(tmp_path: Path) -> None:
 
 
 @on_a_loop
+async def test_a_purge_whose_files_cannot_be_read_has_a_receipt_that_is_not_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Engine.open(tmp_path) as engine:
+        kb = await _base(engine)
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+        receipt = await engine.governance.receipts.delete(kb, ["病历-王小明"], purge=True)
+        assert (receipt.is_purged, receipt.is_complete, receipt.scan) == (True, False, None)
+        (files,) = (one for one in receipt.removed if one.store == "files")
+        assert (files.left, "没能读遍数据目录" in files.note) == (-1, True)
+        assert await engine.governance.receipts.list() == [receipt]
+
+
+def test_a_passage_is_found_wherever_a_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qianxun.engine.governance.scan.BLOCK", 16)
+    (wanted,) = passages(["梧桐路八十八号"])
+    for before in range(32):
+        (tmp_path / str(before)).write_bytes(b"." * before + wanted.encode() + b"." * 20)
+    (tmp_path / "none").write_bytes(wanted.encode()[:-1] * 3)
+    assert scan(tmp_path, [wanted]).found == {wanted: {str(before) for before in range(32)}}
+
+
+@on_a_loop
 async def test_text_that_another_document_has_is_no_finding(tmp_path: Path) -> None:
     async with Engine.open(tmp_path) as engine:
         kb = await _base(engine)

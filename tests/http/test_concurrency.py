@@ -100,6 +100,33 @@ def test_a_tenant_that_fills_the_queue_keeps_no_other_waiting() -> None:
     run(story)
 
 
+def test_what_gave_its_slot_back_takes_no_room_from_others() -> None:
+    """Such as writes that are stored and wait to be indexed."""
+
+    async def story() -> None:
+        turns, go, order = ConcurrencyLimit(1, 1, None), asyncio.Event(), []
+
+        async def work(name: str, *, is_stored: bool) -> None:
+            async with turns.slot_without_client(Caller().request) as release:
+                order.append(name)
+                if is_stored:
+                    release()
+                await go.wait()
+
+        tasks = [asyncio.create_task(work(name, is_stored=True)) for name in "甲乙"]
+        await until(lambda: len(order) == 2)
+        tasks += [asyncio.create_task(work(name, is_stored=False)) for name in "丙丁"]
+        await until(lambda: turns.waiting == 1 or any(task.done() for task in tasks))
+        assert (turns.running, turns.waiting) == (1, 1)
+        with pytest.raises(Overloaded):  # the queue is full now
+            await work("戊", is_stored=False)
+        go.set()
+        await asyncio.gather(*tasks)
+        assert order == ["甲", "乙", "丙", "丁"]
+
+    run(story)
+
+
 def test_no_turn_is_lost_or_made_whatever_is_cancelled_when() -> None:
     async def story() -> None:
         chosen = random.Random(7)
@@ -251,7 +278,7 @@ class Queue:
 
 @pytest.mark.parametrize(
     ("waited", "later", "order"),
-    [(2.0, 0.0, "甲丁丙"), (2.0, 60.0, "甲丙丁"), (0.9, 0.0, "甲丙丁")],  # the last: it left for other reasons
+    [(20.0, 0.0, "甲丁丙"), (20.0, 60.0, "甲丙丁"), (0.9, 0.0, "甲丙丁")],  # the last: it left for other reasons
 )
 def test_where_clients_leave_room_goes_to_the_last_to_come(waited: float, later: float, order: str) -> None:
     async def story() -> None:

@@ -195,15 +195,15 @@ def test_the_process_owns_its_uploads_alone(tmp_path: Path) -> None:
 
 
 def test_while_it_serves_the_collector_leaves_out_what_is_loaded(tmp_path: Path) -> None:
-    thresholds: list[int] = []
+    before, while_it_serves = gc.get_freeze_count(), []
 
     def listening(url: str) -> None:
-        thresholds.append(gc.get_threshold()[0])
+        while_it_serves.append((gc.get_threshold()[0], gc.get_freeze_count() > before))
         os.kill(os.getpid(), signal.SIGINT)
 
     chosen = {"data": str(tmp_path), "service.port": 0, "vectorization.model": "none"}
     asyncio.run(serve(load(environment={}, arguments=chosen, folder=tmp_path), listening))
-    assert thresholds == [SERVICE_THRESHOLD]
+    assert while_it_serves == [(SERVICE_THRESHOLD, True)]
     assert gc.get_threshold()[0] != SERVICE_THRESHOLD
 
 

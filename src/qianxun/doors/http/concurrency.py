@@ -12,6 +12,7 @@ from typing import Final
 from starlette.requests import Request
 
 from qianxun.core.errors import Overloaded
+from qianxun.core.ports import nothing
 from qianxun.core.system.fair_slots import FairSlots
 
 WATCH_AFTER: Final = 0.05  # seconds: most searches are done by then and need no watcher task
@@ -78,7 +79,7 @@ class ConcurrencyLimit:
         """
         came, has_begun, watched = self._clock(), False, cancelled_with_client(request, self.seconds)
         try:
-            async with watched, self._place(request) as tenant, self._timed_slot(tenant):
+            async with watched, self._place(request) as (tenant, _), self._timed_slot(tenant):
                 has_begun = True
                 yield
         except ClientDisconnected:
@@ -90,28 +91,36 @@ class ConcurrencyLimit:
     async def slot_without_client(self, request: Request) -> AsyncIterator[Callable[[], None]]:
         """The same for work that is done whether or not its client waits for the result: it has no timeout, either.
 
-        The function that the block is given gives the slot back before the block ends.
+        The function that the block is given gives the slot back before the block ends, and the room with it.
         """
-        async with self._place(request) as tenant, self._timed_slot(tenant) as release:
-            yield release
+        async with self._place(request) as (tenant, leave), self._timed_slot(tenant) as release:
+
+            def release_both() -> None:
+                release()
+                leave()
+
+            yield release_both
 
     @asynccontextmanager
-    async def _place(self, request: Request) -> AsyncIterator[str]:
-        """Waits for room among those that run or wait; the tenant of the request. One without any other has room."""
+    async def _place(self, request: Request) -> AsyncIterator[tuple[str, Callable[[], None]]]:
+        """Waits for room among those that run or wait. One without any other has room.
+
+        The block is given the tenant of the request, and a function that gives the room back before the block ends.
+        """
         if self.is_closed:
             raise Overloaded("服务正在停止，不再接受新的请求", hint="稍后重试，或换一个实例")
         tenant: str = getattr(request.state, "tenant", "")
         self._places.limit = self._most_places()
         if not self._places.is_free(tenant):
             if not self._slots.is_known(tenant):
-                yield tenant
+                yield tenant, nothing
                 return
             self._refuse_at_once()
         has_place = False
         try:
-            async with self._places.slot(tenant, min(PAUSE_SECONDS, WORTH_PAUSING * self._accepted_wait())):
+            async with self._places.slot(tenant, min(PAUSE_SECONDS, WORTH_PAUSING * self._accepted_wait())) as leave:
                 has_place = True
-                yield tenant
+                yield tenant, leave
         except TimeoutError:
             if has_place:
                 raise
@@ -132,11 +141,17 @@ class ConcurrencyLimit:
     @asynccontextmanager
     async def _timed_slot(self, tenant: str) -> AsyncIterator[Callable[[], None]]:
         async with self._slots.slot(tenant) as release:
-            began = self._clock()
+            began = [self._clock()]
+
+            def finish() -> None:
+                while began:
+                    self._finished(self._clock() - began.pop())
+                    release()
+
             try:
-                yield release
+                yield finish
             finally:
-                self._finished(self._clock() - began)
+                finish()
 
     def _finished(self, seconds: float) -> None:
         """A slot was taken for so long."""

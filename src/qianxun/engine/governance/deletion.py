@@ -26,7 +26,7 @@ from qianxun.core.governance.actor import current_actor
 from qianxun.core.governance.receipts import KnownCopy, Receipt, ReceiptKind, Removed, Scanned, name_digest
 from qianxun.core.system.cache import forget_texts
 from qianxun.engine.governance.host import Host
-from qianxun.engine.governance.scan import ENCODINGS, passages, scan_apart
+from qianxun.engine.governance.scan import ENCODINGS, ScanFailed, passages, scan_apart
 from qianxun.indexing.maintenance import keep_up, rebuild
 from qianxun.jobs.follow_writes import LOOK_SECONDS
 from qianxun.records import bases, documents
@@ -167,7 +167,10 @@ async def _rewrite(host: Host, found: _Found) -> None:
     known = set(Base.metadata.tables)
     note = await asyncio.to_thread(host.records.rewrite, sorted(found.tables & known))
     found.notes += [note] if note else []
-    found.scan = await asyncio.to_thread(_scanned, host, found.texts)
+    try:
+        found.scan = await asyncio.to_thread(_scanned, host, found.texts)
+    except ScanFailed as error:  # what is deleted is deleted: the receipt says that it was not proven
+        found.removed.append(Removed("files", 0, -1, f"没能读遍数据目录：{error}"))
 
 
 def _scanned(host: Host, texts: Sequence[str]) -> Scanned:

@@ -8,7 +8,6 @@ came and went would take the write-ahead log with it, and both would write over 
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import re
 import subprocess
@@ -16,15 +15,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
-
-from qianxun.core.errors import Refused
+from typing import BinaryIO, Final
 
 PASSAGES: Final = 32  # that are searched for, spread over all texts
 LENGTH: Final = 12  # characters of one: short enough to lie within a page, long enough to be nobody else's
 SHORTEST: Final = 6  # of a text that is shorter than that
 ENCODINGS: Final = ("utf-8", "utf-16-le", "utf-16-be", "gb18030", "json")
 WEIGHTS: Final = "models"  # a folder of downloaded models, in which no text of users is ever written
+BLOCK: Final = 1 << 20  # bytes that are read at once
 
 _IMPORT_ROOT: Final = str(Path(__file__).parents[3])
 _RUN: Final = re.compile(r"\S+")
@@ -37,6 +35,10 @@ class Hits:
     files: int = 0
     bytes: int = 0
     found: dict[str, set[str]] = field(default_factory=dict)  # passage → files
+
+
+class ScanFailed(Exception):
+    """The files could not all be read; the message says why."""
 
 
 def passages(texts: Sequence[str]) -> list[str]:
@@ -54,19 +56,21 @@ def passages(texts: Sequence[str]) -> list[str]:
 
 
 def scan_apart(folder: Path, wanted: Sequence[str]) -> Hits:
-    """`scan` in a process of its own. Raises Refused where that one fails."""
-    done = subprocess.run(
-        [sys.executable, "-s", "-P", "-B", "-X", "utf8", "-m", __name__],
-        input=json.dumps([str(folder.resolve()), list(wanted)]),  # never an argument, which everybody can read
-        env={"PYTHONPATH": _IMPORT_ROOT},
-        cwd="/",
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    """`scan` in a process of its own. Raises ScanFailed where that one fails."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-s", "-P", "-B", "-X", "utf8", "-m", __name__],
+            input=json.dumps([str(folder.resolve()), list(wanted)]),  # never an argument, which everybody can read
+            env={"PYTHONPATH": _IMPORT_ROOT},
+            cwd="/",
+            capture_output=True,
+            check=False,
+            text=True,
+        )
+    except OSError as error:  # it could not be started
+        raise ScanFailed(str(error)) from error
     if done.returncode:
-        reason = done.stderr.strip().rpartition("\n")[2]
-        raise Refused(f"已经删除，但没能读遍数据目录来证明：{reason}", hint="排除原因后，再清除一次来取得凭证")
+        raise ScanFailed(done.stderr.strip().rpartition("\n")[2] or f"进程以 {done.returncode} 结束")
     files, size, found = json.loads(done.stdout)
     return Hits(files, size, {passage: set(where) for passage, where in found.items()})
 
@@ -80,15 +84,23 @@ def scan(folder: Path, wanted: Sequence[str]) -> Hits:
             with path.open("rb") as opened:
                 size = os.fstat(opened.fileno()).st_size
                 hits.files, hits.bytes = hits.files + 1, hits.bytes + size
-                if not size:
-                    continue
-                with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                    for passage, needle in needles:
-                        if content.find(needle) >= 0:
-                            hits.found.setdefault(passage, set()).add(str(path.relative_to(folder)))
+                for passage in _passages_in(opened, needles):
+                    hits.found.setdefault(passage, set()).add(str(path.relative_to(folder)))
         except FileNotFoundError:  # an index was merged meanwhile
             continue
     return hits
+
+
+def _passages_in(opened: BinaryIO, needles: Sequence[tuple[str, bytes]]) -> set[str]:
+    """Read and not mapped: a file that is cut shorter meanwhile, as the write-ahead log is, would kill the process."""
+    found: set[str] = set()
+    overlap = max((len(needle) for _, needle in needles), default=0)
+    last = b""
+    while needles and (block := opened.read(BLOCK)):
+        content = last + block
+        found.update(passage for passage, needle in needles if needle in content)
+        last = content[-overlap:]
+    return found
 
 
 def _encoded(passage: str) -> Iterator[bytes]:

@@ -127,7 +127,8 @@ def count_search(tx: Connection, tenant: str, second: int, limit: int) -> int:
                 tx.execute(insert(SearchCountRow).values(tenant=tenant, second=second, searches=1))
         except IntegrityError:  # a quota that is just being set has no row to lock, and another process was first
             tx.execute(bump)
-        tx.execute(delete(SearchCountRow).where(own, SearchCountRow.second <= second - WINDOW))
+        beyond = (SearchCountRow.second <= second - WINDOW) | (SearchCountRow.second >= second + WINDOW)
+        tx.execute(delete(SearchCountRow).where(own, beyond))
     return 0
 
 
@@ -139,14 +140,21 @@ def search_counts(tx: Connection, tenant: str) -> dict[int, int]:
 
 def recent_searches(counts: Mapping[int, int], second: int) -> int:
     """How many there were in the minute before now."""
-    return sum(number for at, number in counts.items() if at > second - WINDOW)
+    return sum(_recent(counts, second).values())
 
 
 def seconds_to_wait(counts: Mapping[int, int], second: int, limit: int) -> int:
     """Until one more search makes no more than ``limit`` in any minute; 0: now."""
-    left, wait = recent_searches(counts, second), 0
-    for at in sorted(at for at in counts if at > second - WINDOW):
+    recent = _recent(counts, second)
+    left, wait = sum(recent.values()), 0
+    for at in sorted(recent):
         if left < limit:
             break
-        left, wait = left - counts[at], at + WINDOW - second
+        left, wait = left - recent[at], at + WINDOW - second
     return wait if left < limit else WINDOW
+
+
+def _recent(counts: Mapping[int, int], second: int) -> dict[int, int]:
+    """Another process's clock may be a little ahead. What is farther ahead was counted before the clock was set back:
+    nobody waits until it has caught up."""
+    return {at: number for at, number in counts.items() if abs(at - second) < WINDOW}

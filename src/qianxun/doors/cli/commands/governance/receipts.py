@@ -51,6 +51,8 @@ def list_receipts(
 
 
 def _state(receipt: Receipt) -> str:
+    if receipt.is_purged and receipt.scan is None:
+        return "[red]" + tr("没能查证", "could not be checked") + "[/]"
     if not receipt.is_complete:
         return "[red]" + tr("还有残留", "something is left") + "[/]"
     if receipt.is_purged:
@@ -168,7 +170,7 @@ def _show_verdict(verdict: object) -> None:
     elif not verdict.is_trusted:
         warn(f"! 但签它的是另一个公钥：{verdict.key}", f"! But it is of another key: {verdict.key}")
     if not verdict.is_complete:
-        warn("! 它说还有残留", "! It says that something is left")
+        warn("! 它说还有残留，或没能查证", "! It says that something is left, or could not be checked")
     for name, is_named in verdict.names.items():
         answer = tr("说的是它", "it is about it") if is_named else tr("说的不是它", "it is not about it")
         out().print(f"{name}：{answer}", markup=False)
