@@ -144,8 +144,8 @@ def _neighbours(at: int, clauses: Sequence[_Clause], is_day: bool) -> Iterator[i
 
 
 def _items(clauses: Sequence[_Clause], bare: str, names: frozenset[str]) -> dict[int, frozenset[str]]:
-    """尹某117000元、殷某20000元: what is right before each figure, by where that begins. Where that is nothing (2150元、
-    1980元; ，即252000元), it is of what is before the figure before it."""
+    """尹某117000元、殷某20000元: what is right before each figure, by where that figure begins. Where that is nothing
+    (2150元、1980元; ，即252000元), it is of what is before the figure before it."""
     found: dict[int, frozenset[str]] = {}
     before: _Clause | None = None
     for clause in clauses:
