@@ -9,7 +9,15 @@ from typing import Final
 
 from qianxun.answer.verify.derivation import derived, is_computing
 from qianxun.answer.verify.grounding import Evidence, is_in
-from qianxun.answer.verify.table_rows import cells, is_rule, named_columns, tables, total_row, unnamed_rows
+from qianxun.answer.verify.table_rows import (
+    MOST_CLAUSES,
+    cells,
+    is_rule,
+    named_columns,
+    tables,
+    total_row,
+    unnamed_rows,
+)
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import Code, Day, Figure, Number, figures
 
@@ -47,7 +55,7 @@ def of_other_cells(sentence: str, evidence: Evidence) -> list[Figure]:
         for lines in tables(text):
             rows = [line for line in lines[1:] if not is_rule(line)]
             header = cells(lines[0])
-            for clause in _CLAUSES.split(folded):
+            for clause in _CLAUSES.split(folded)[:MOST_CLAUSES]:
                 others = unnamed_rows(lines, clause, folded)
                 columns = named_columns(header, clause) or named_columns(header, folded)
                 if len(rows) - len(others) != 1 or len(columns) != 1:

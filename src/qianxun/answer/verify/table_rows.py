@@ -11,6 +11,7 @@ from qianxun.text.chinese import fold
 from qianxun.text.figures import placed, prepared
 
 MOST_ROWS: Final = 400
+MOST_CLAUSES: Final = 24  # of a sentence that are compared with every table: more take seconds
 _TABLE: Final = re.compile(r"(?:^[^|\n]*+(?:\|[^|\n]*+)++$\n?+){2,}+", re.MULTILINE)
 _RULE: Final = re.compile(r"[\s|:\-–—+=]+")
 _UNIT: Final = re.compile(r"[（(]([^（()）\d]{1,6})[)）]\s*\Z")
