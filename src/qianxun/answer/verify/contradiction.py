@@ -37,6 +37,7 @@ CONTEXT: Final = 0.5  # what a word counts that is before a clause in its senten
 BEFORE: Final = 0.6  # what a word of a clause counts that the source has before its own
 FIGURE: Final = 2.0  # pairs that an equal figure counts for, and a pair of opposites
 MOST_CLAIMS: Final = 40  # clauses of a sentence that are compared
+MOST_ITEMS: Final = 40  # of a list, each read with all the figures of its clause
 SOURCE_CHARACTERS: Final = 200_000  # of all that a sentence cites; what is beyond is not compared
 
 _CLAUSE: Final = re.compile(r"(?:[^，,：:|]|(?<=\d)[:：](?=\d))+")  # 14:10 is one
@@ -140,7 +141,7 @@ def _items(clause: Clause) -> Iterator[Clause]:
     """不得盘腿、跷二郎腿: each of what is forbidden or allowed together."""
     head, rest = clause.text[: clause.reach], clause.text[clause.reach :]
     if "、" in rest and not clause.stance.sides:
-        yield from (read_clause(head + item) for item in rest.split("、"))
+        yield from (read_clause(head + item) for item in rest.split("、")[:MOST_ITEMS])
 
 
 # ── comparing ────────────────────────────────────────────────────────────────────────────────────
