@@ -55,3 +55,20 @@ def test_what_does_not_follow_is_dropped(sentence: str, source: str) -> None:
 def test_what_follows_from_other_cells_than_those_named_is_flagged() -> None:
     result = checked("销售部和财务部的期末人数合计65人。", STAFF)  # 57 + 8
     assert [flag.kind for flag in result.flags] == ["unsupported_number"]
+
+
+def test_a_change_over_the_year_does_not_say_which_figures_it_is_of() -> None:
+    source = (
+        "2023年公司营业收入4.2亿元，其中华东区1.8亿元，华南区1.4亿元，华北区1.0亿元；净利润3600万元。"
+        "2022年营业收入3.5亿元。"
+    )
+    assert checked("2023年营业收入同比增长25%。", source).verdict != "supported"  # 1.4 of 1.4 and 4.2
+
+
+def test_two_cells_of_a_row_do_not_change_places() -> None:
+    source = """| 项目 | 甲院（元） | 乙院（元） |
+| --- | --- | --- |
+| 挂号费 | 15 | 20 |
+| CT检查 | 260 | 310 |"""
+    assert checked("CT检查甲院260元，乙院310元。", source).verdict == "supported"
+    assert checked("CT检查甲院310元，乙院260元。", source).verdict != "supported"

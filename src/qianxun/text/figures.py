@@ -107,7 +107,7 @@ _QUARTER: Final = re.compile(r"第?(?P<q>[一二三四1-4])季度?|(?<![a-z0-9])
 _HUNDREDTHS: Final = r"(?P<more>[一二三四五六七八九](?=[\s，。；、,.;：:！？!?)）”|的]|左右|以[上下]|\Z))?"
 _PARTS: Final = re.compile(
     rf"(?P<whole>百|千|万)分之(?P<share>{_ARABIC}|[{_HAN}]+(?:点[{_HAN}]+)?)"
-    rf"|(?P<below>[{_HAN_DIGIT}十]{{1,30}}|\d{{1,30}})分之(?P<above>[{_HAN_DIGIT}十]+|\d+)"
+    rf"|(?P<below>[{_HAN_DIGIT}十]{{1,30}}|\d{{1,30}})分之(?P<above>[{_HAN_DIGIT}十]{{1,30}}|\d{{1,30}})"
     rf"|(?P<percent>{_SHARE})\s?(?:%|个?百分点)|(?P<points>[{_HAN}]{{1,12}}(?:点[{_HAN}]{{1,6}})?)个百分点|(?P<mille>{_SHARE})\s?‰"
     rf"|(?P<tenths>[{_HAN_DIGIT}]|\d)成(?![立为员本功绩交就分都长熟果])(?P<half>半)?{_HUNDREDTHS}|(?P<halved>一半|各半|对半)"
 )

@@ -36,6 +36,8 @@ FEWEST: Final = 2  # pairs that make a clause one that can be compared
 CONTEXT: Final = 0.5  # what a word counts that is before a clause in its sentence
 BEFORE: Final = 0.6  # what a word of a clause counts that the source has before its own
 FIGURE: Final = 2.0  # pairs that an equal figure counts for, and a pair of opposites
+MOST_CLAIMS: Final = 40  # clauses of a sentence that are compared
+MOST_ITEMS: Final = 40  # of a list, each read with all the figures of its clause
 SOURCE_CHARACTERS: Final = 200_000  # of all that a sentence cites; what is beyond is not compared
 
 _CLAUSE: Final = re.compile(r"(?:[^，,：:|]|(?<=\d)[:：](?=\d))+")  # 14:10 is one
@@ -79,7 +81,7 @@ def contradicted(sentence: str, sources: Sequence[str], query: str = "") -> str:
     weights = {word: (FIGURE if word[0] in "#~" else 1.0) / count**0.5 for word, count in often.items()}
     if opposite := _in_other_order(sentence, sources) or _by_another(sentence, known):
         return opposite
-    for claim in _claims(sentence, query):
+    for claim in _claims(sentence, query)[:MOST_CLAIMS]:
         if opposite := _opposite(claim, known, weights):
             return opposite
     return ""
@@ -139,7 +141,7 @@ def _items(clause: Clause) -> Iterator[Clause]:
     """不得盘腿、跷二郎腿: each of what is forbidden or allowed together."""
     head, rest = clause.text[: clause.reach], clause.text[clause.reach :]
     if "、" in rest and not clause.stance.sides:
-        yield from (read_clause(head + item) for item in rest.split("、"))
+        yield from (read_clause(head + item) for item in rest.split("、")[:MOST_ITEMS])
 
 
 # ── comparing ────────────────────────────────────────────────────────────────────────────────────
@@ -228,16 +230,22 @@ def _cover(
 
 def _by_another(sentence: str, known: Sequence[Statement]) -> str:
     """邮寄费用由派出所承担, where the source has 邮寄费用由申请人承担."""
-    for claim in _statements(sentence):
-        what, is_by, who = claim.clause.text.partition("由")
-        if not is_by or len(matter := read_clause(what).pairs) < FEWEST:
+    if "由" not in sentence:
+        return ""
+    done = [(read_clause(what).pairs, who, one) for one in known for what, who in [_by_whom(one)] if who]
+    for claim in list(_statements(sentence))[:MOST_CLAIMS]:
+        what, who = _by_whom(claim)
+        if not who or len(matter := read_clause(what).pairs) < FEWEST:
             continue
-        for one in known:
-            there, _, other = one.clause.text.partition("由")
-            shared = len(matter & read_clause(there).pairs) if other else 0
-            if shared >= BY_ANOTHER * len(matter) and _is_another(who, other):
+        for there, other, one in done:
+            if len(matter & there) >= BY_ANOTHER * len(matter) and _is_another(who, other):
                 return one.clause.text.strip()
     return ""
+
+
+def _by_whom(statement: Statement) -> tuple[str, str]:
+    what, _, who = statement.clause.text.partition("由")
+    return what, who
 
 
 def _is_another(who: str, other: str) -> bool:

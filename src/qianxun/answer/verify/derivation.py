@@ -28,6 +28,7 @@ UNLIKELY: Final = 0.02  # … one that has no word that may say so
 TWICE: Final = 0.12  # … in two steps
 DOUBTFUL: Final = 0.5  # above that a result proves nothing
 NEAR: Final = 3.0  # times: how near results are counted
+LARGEST: Final = 1e18  # nothing is worked out beyond, nor below its inverse: floats would overflow
 _COMPUTES: Final = re.compile(
     "合计|共|总|之和|相加|加起来|累计|全年|[=+＋×*]|相差|差[额距值]|之差|[多少高低早晚](?:出|了|约|[\\d一二两三四五六七八九十])|增|减|降|升|涨|跌|剩|余|差"
     "|提前|推迟|延长|缩短|节省|便宜|贵|平均|均|占|比(?!例)|相当|等于|折|倍|分之|成|率|乘|每|单价|即|也就是|换算|算|历时|为期|长达|期限|租期|任期|持续|前后"
@@ -36,7 +37,8 @@ _COMPUTES: Final = re.compile(
 )
 _SUMS: Final = re.compile("合计|[共总]计|[总一]共|之和|相加|加起来|相差|差额|之差")
 _RESULTS: Final = re.compile(
-    f"{_SUMS.pattern}|(?<!公)共(?!同)|占|相当|等于|平均|倍|剩|还差|折合|换算|(?<!减)[多少][出了]|即|也就是|比[^，。]{{1,20}}[多少高低早晚长短]"
+    f"{_SUMS.pattern}|(?<!公)共(?!同)|占|相当|等于|平均|倍|剩|还差|折合|换算|(?<!减)[多少][出了]|即|也就是"
+    "|(?<![同环])比[^，。]{1,20}[多少高低早晚长短]"
     "|历时|为期|长达|持续|相隔|时隔|间隔"
 )
 _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
@@ -164,6 +166,8 @@ class _Wanted:
         self.digit = _last_digit(figure)
 
     def is_met(self, result: float, is_quotient: bool = False) -> bool:
+        if any(value and not 1 / LARGEST <= abs(value) <= LARGEST for value in self.values):
+            return False
         for value in self.values:
             has_decimals = "." in self.figure.written or "点" in self.figure.written
             near = 0.5001 * self.digit if is_quotient or has_decimals else 1e-9 * max(abs(value), 1.0)
@@ -353,12 +357,14 @@ def is_miscalculated(figure: Figure, sentence: str, known: Sequence[Figure], sou
     written = re.compile(rf"(?<![\d.]){re.escape(figure.written)}")
     clause = next((part for part in clauses if written.search(part) and _SUMS.search(part)), "")
     words = _SUMS.search(clause)
+    if words is None:
+        return False
     rest = figures("，".join(part for part in clauses if part is not clause))
     wanted = _Wanted(figure, None)
     own = [one for one in rest if isinstance(one, Number | Share) and kind_of(one) == wanted.kind]
     amounts = {value for one in known if isinstance(one, Number | Share) for value in _amounts(one)}
     shown = _quantities([one for one in own if not amounts.isdisjoint(_amounts(one))], wanted)
-    if words is None or not 2 <= len(shown) <= 4 or any(wanted.is_met(one) for one, _ in _results(shown, wanted.kind)):
+    if not 2 <= len(shown) <= 4 or any(wanted.is_met(one) for one, _ in _results(shown, wanted.kind)):
         return False
     stated = re.compile(rf"(?:{words.group()})[^。；\n]{{0,12}}{re.escape(figure.written)}")
     return not stated.search(fold(sources))

@@ -48,6 +48,8 @@ _HEADED_BY: Final = re.compile(
 
 _SENTENCES: Final = re.compile(r"[。！？!?\n]")
 COPIED: Final = 0.9  # of all that is around it: a sentence of the source with another figure
+MOST_FIGURES: Final = 40  # of a sentence that are each compared with all of the evidence: more take seconds
+MOST_RESULTS: Final = 12  # figures of a sentence that are tried as results: what has more works nothing out
 ALIKE: Final = 0.75  # of the pairs of characters around a figure are around another in the source
 
 
@@ -148,8 +150,10 @@ def ungrounded(
     sentence: str, evidence: Evidence, query: str = "", of_rows: Sequence[Sequence[Figure]] = ()
 ) -> Ungrounded:
     """``of_rows``: the figures of the rows and columns of tables that a sentence names, from which others may be worked
-    out."""
+    out. A sentence of very many figures must have them all as they are written."""
     stated = list(dict.fromkeys(figures(sentence)))
+    if len(stated) > MOST_FIGURES:
+        return Ungrounded(tuple(one for one in stated if not _verbatim(one.written, evidence.plain)))
     if wrong := [one for one in stated if is_miscalculated(one, sentence, evidence.figures, evidence.text)]:
         return Ungrounded(tuple(wrong))
     missing = [figure for figure in stated if not is_in(figure, sentence, evidence)]
@@ -170,9 +174,9 @@ def _not_worked_out(
 ) -> Ungrounded:
     """What follows neither from the sources nor from what was worked out before it: 合计3730万元，比目标少70万元."""
     left = list(missing)
-    wrong: list[Figure] = []
+    wrong: list[Figure] = list(missing[MOST_RESULTS:])
     doubtful: list[Figure] = []
-    for figure in missing:
+    for figure in missing[:MOST_RESULTS]:
         given = [one for one in figures(sentence) if one not in left]
         result = (
             "no" if _is_instead(figure, sentence, evidence) else _derived(figure, sentence, evidence, of_rows, given)
@@ -365,9 +369,9 @@ def _covers(known: Day, day: Day, years: frozenset[int]) -> bool:
 
 def _is_decade(figure: Number, sentence: str, evidence: Evidence) -> bool:
     """九十年代, where the text has 1993年."""
-    tens = figure.values[0] / 10 % 10
-    is_decade = figure.unit == "年" and f"{figure.written}代" in fold(sentence)
-    return is_decade and any(year // 10 % 10 == tens for year in evidence.years)
+    value = figure.values[0]
+    is_decade = figure.unit == "年" and value < 100 and f"{figure.written}代" in fold(sentence)
+    return is_decade and any(year // 10 % 10 == value / 10 for year in evidence.years)
 
 
 def _is_part_of_date(unit: str, value: Decimal, evidence: Evidence) -> bool:

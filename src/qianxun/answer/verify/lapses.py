@@ -111,9 +111,10 @@ def _moved(known: Day, time: Number | None) -> Iterator[date]:
                 moved += timedelta(days=begin.day - moved.day)
             else:
                 moved = begin + timedelta(seconds=sign * size)
+            found = (moved, moved - timedelta(days=1), moved + timedelta(days=1))
         except (ValueError, OverflowError):
             continue
-        yield from (moved, moved - timedelta(days=1), moved + timedelta(days=1))
+        yield from found
 
 
 def _is_day(day: Day, year: int | None, moved: date) -> bool:
@@ -133,6 +134,7 @@ def is_clock_after(clock: Clock, pool: Sequence[Figure]) -> Derivation:
 
 def _date(day: Day) -> date | None:
     try:
-        return date(day.year or _ANY_YEAR, day.month or 1, day.day or 1)
+        found = date(day.year or _ANY_YEAR, day.month or 1, day.day or 1)
     except ValueError:  # 2月30日
         return None
+    return found if found < date.max else None  # which has no day after it

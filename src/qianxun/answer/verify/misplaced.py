@@ -38,6 +38,7 @@ NAME, FIGURE = 2.5, 3.0  # pairs that a name and another figure count for
 FEWEST: Final = 3  # pairs of characters that tell a clause from others
 REACH: Final = 8  # clauses after a date
 REACH_BACK: Final = 12  # characters of an item
+MOST_TOGETHER: Final = 24  # clauses, and figures, of one sentence: a longer one is read in parts, or it takes seconds
 LONGEST: Final = 20_000  # characters that are read for names
 _CLAUSE: Final = re.compile(r"[^，,；;。！？!?\n]+|[，,；;。！？!?\n]")
 _MARKS: Final = re.compile(r"[，,；;。！？!?\n、]")
@@ -69,31 +70,45 @@ def occurrences(text: str) -> list[Occurrence]:
     bare = _without(folded, found)
     names = names_in(folded[:LONGEST])
     clauses = list(_clauses(bare, found, names))
+    items = _items(clauses, bare, names)
+    beside: dict[int, list[Figure]] = {}
+    for clause in clauses:
+        beside.setdefault(clause.sentence, []).extend(hit.figure for hit in clause.hits)
     return [
-        Occurrence(hit.figure, _pairs(clause.words), _around(at, hit, clauses, bare, names), at)
+        Occurrence(
+            hit.figure, _pairs(clause.words), _around(at, hit, clauses, items[hit.start], beside[clause.sentence]), at
+        )
         for at, clause in enumerate(clauses)
         for hit in clause.hits
     ]
 
 
 def _clauses(bare: str, found: Sequence[Placed], names: frozenset[str]) -> Iterator[_Clause]:
-    sentence, at = 0, 0
+    sentence = at = together = 0
     for match in _CLAUSE.finditer(bare):
         if _SENTENCE_END.match(match.group()):
-            sentence += 1
+            sentence, together = sentence + 1, 0
         elif match.group() not in ("，", ","):
             hits = []
             while at < len(found) and found[at].start < match.end():
                 hits.append(found[at])
                 at += 1
-            yield _Clause(_words(match.group(), names), tuple(hits), sentence)
+            for first in range(0, max(len(hits), 1), MOST_TOGETHER):
+                part = hits[first : first + MOST_TOGETHER]
+                start = part[0].start if first else match.start()
+                end = part[-1].end if len(hits) > first + MOST_TOGETHER else match.end()
+                together += max(len(part), 1)
+                if together > MOST_TOGETHER:
+                    sentence, together = sentence + 1, max(len(part), 1)
+                yield _Clause(_words(bare[start:end], names), tuple(part), sentence)
 
 
-def _around(at: int, hit: Placed, clauses: Sequence[_Clause], bare: str, names: frozenset[str]) -> dict[str, float]:
+def _around(
+    at: int, hit: Placed, clauses: Sequence[_Clause], item: frozenset[str], beside: Sequence[Figure]
+) -> dict[str, float]:
     """What is said of a figure: its item, its clause, its sentence, and what happened on a date until the next one."""
     clause = clauses[at]
-    near = _item(hit, at, clauses, bare, names)
-    found = dict.fromkeys(near, ITEM)
+    found = dict.fromkeys(item, ITEM)
     for word in clause.words:
         found.setdefault(word, CLAUSE)
     is_short = len(_pairs(clause.words)) < FEWEST
@@ -110,8 +125,7 @@ def _around(at: int, hit: Placed, clauses: Sequence[_Clause], bare: str, names: 
             is_subject = word[0] == "@" and not has_name and number < at
             found.setdefault(word, CLAUSE if is_subject else level)
         has_name = has_name or any(word[0] == "@" for word in other.words)
-    beside = (one for other in clauses if other.sentence == clause.sentence for one in other.hits)
-    companions = (one.figure for one in beside if not _is_kind(one.figure, hit.figure))
+    companions = (one for one in beside if not _is_kind(one, hit.figure))
     return found | {word: CLAUSE for figure in companions for word in words_of(figure)}
 
 
@@ -129,19 +143,22 @@ def _neighbours(at: int, clauses: Sequence[_Clause], is_day: bool) -> Iterator[i
         yield after
 
 
-def _item(hit: Placed, at: int, clauses: Sequence[_Clause], bare: str, names: frozenset[str]) -> frozenset[str]:
-    """尹某117000元、殷某20000元: what is right before a figure. Where that is nothing (2150元、1980元; ，即252000元),
-    it is of what is before the figure before it."""
-    own = [one for one in clauses[at].hits if one.end <= hit.start]
-    start = max(own[-1].end if own else 0, hit.start - REACH_BACK)
-    words = _words(_MARKS.split(bare[start : hit.start])[-1], names)
-    if words:
-        return words
-    if own:
-        return _item(own[-1], at, clauses, bare, names)
-    is_continued = at > 0 and clauses[at - 1].sentence == clauses[at].sentence and bool(clauses[at - 1].hits)
-    is_continued = is_continued and len(_pairs(clauses[at].words)) < FEWEST
-    return _item(clauses[at - 1].hits[0], at - 1, clauses, bare, names) if is_continued else frozenset()
+def _items(clauses: Sequence[_Clause], bare: str, names: frozenset[str]) -> dict[int, frozenset[str]]:
+    """尹某117000元、殷某20000元: what is right before each figure, by where that figure begins. Where that is nothing
+    (2150元、1980元; ，即252000元), it is of what is before the figure before it."""
+    found: dict[int, frozenset[str]] = {}
+    before: _Clause | None = None
+    for clause in clauses:
+        is_continued = before is not None and before.sentence == clause.sentence and bool(before.hits)
+        is_continued = is_continued and len(_pairs(clause.words)) < FEWEST
+        item = found[before.hits[0].start] if before is not None and is_continued else frozenset[str]()
+        last = 0
+        for hit in clause.hits:
+            words = _words(_MARKS.split(bare[max(last, hit.start - REACH_BACK) : hit.start])[-1], names)
+            item = found[hit.start] = words or item
+            last = hit.end
+        before = clause
+    return found
 
 
 def _has_kind(clause: _Clause, figure: Figure) -> bool:
@@ -149,6 +166,8 @@ def _has_kind(clause: _Clause, figure: Figure) -> bool:
 
 
 def _is_kind(one: Figure, other: Figure) -> bool:
+    if isinstance(one, Number) and isinstance(other, Number):
+        return _may_compare(one, other) or same_amount(one, other)
     return is_rival(one, other) or is_same(one, other)
 
 
@@ -248,10 +267,14 @@ def is_rival(one: Figure, other: Figure) -> bool:
     if (isinstance(one, Day) and isinstance(other, Day)) or (isinstance(one, Clock) and isinstance(other, Clock)):
         return not is_same(one, other)
     if isinstance(one, Number) and isinstance(other, Number):
-        is_interval = one.written.startswith("每") != other.written.startswith("每")  # 每月 is no time of 10个月
-        return measured(one.unit) == measured(other.unit) and not is_interval and not same_amount(one, other)
+        return _may_compare(one, other) and not same_amount(one, other)
     is_kind = (_POINTS in one.written) == (_POINTS in other.written)  # a change is no share
     return isinstance(one, Share) and isinstance(other, Share) and is_kind and not is_same(one, other)
+
+
+def _may_compare(one: Number, other: Number) -> bool:
+    """每月 is no time of 10个月."""
+    return measured(one.unit) == measured(other.unit) and one.written.startswith("每") == other.written.startswith("每")
 
 
 def _parts(day: Day) -> tuple[int | None, int | None, int | None]:

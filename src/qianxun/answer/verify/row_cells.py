@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from qianxun.answer.verify.contradiction import is_denied
-from qianxun.answer.verify.table_rows import cells, is_rule, tables, unnamed_rows
+from qianxun.answer.verify.table_rows import MOST_CLAUSES, cells, is_rule, tables, unnamed_rows
 from qianxun.text.chinese import fold
 
 _CLAUSES: Final = re.compile(r"[，,；;。！？!?\n]")
@@ -29,7 +29,7 @@ def contradicted_by_row(sentence: str, sources: Sequence[str]) -> str:
 
 def _about_one_row(sentence: str, lines: Sequence[str]) -> list[str]:
     """The clauses that name a row, and the whole sentence where only one of them does."""
-    naming = [clause for clause in _CLAUSES.split(sentence) if unnamed_rows(lines, clause, sentence)]
+    naming = [one for one in _CLAUSES.split(sentence)[:MOST_CLAUSES] if unnamed_rows(lines, one, sentence)]
     return [sentence] if len(naming) == 1 else naming
 
 

@@ -9,7 +9,15 @@ from typing import Final
 
 from qianxun.answer.verify.derivation import derived, is_computing
 from qianxun.answer.verify.grounding import Evidence, is_in
-from qianxun.answer.verify.table_rows import cells, is_rule, named_columns, tables, total_row, unnamed_rows
+from qianxun.answer.verify.table_rows import (
+    MOST_CLAUSES,
+    cells,
+    is_rule,
+    named_columns,
+    tables,
+    total_row,
+    unnamed_rows,
+)
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import Code, Day, Figure, Number, figures
 
@@ -47,7 +55,7 @@ def of_other_cells(sentence: str, evidence: Evidence) -> list[Figure]:
         for lines in tables(text):
             rows = [line for line in lines[1:] if not is_rule(line)]
             header = cells(lines[0])
-            for clause in _CLAUSES.split(folded):
+            for clause in _CLAUSES.split(folded)[:MOST_CLAUSES]:
                 others = unnamed_rows(lines, clause, folded)
                 columns = named_columns(header, clause) or named_columns(header, folded)
                 if len(rows) - len(others) != 1 or len(columns) != 1:
@@ -98,15 +106,16 @@ def _is_of_other_column(figure: Figure, lines: Sequence[str], others: frozenset[
     headers apart."""
     header = cells(lines[0])
     clause = next((part for part in _CLAUSES.split(sentence) if figure.written in part), sentence)
-    named = named_columns(header, clause) or _distinguished(header, sentence)
+    of_clause = named_columns(header, clause)
+    named = of_clause or _distinguished(header, sentence)
     rows = [cells(line) for line in lines[1:] if line not in others and not is_rule(line)]
     places = {at for row in rows for at, cell in enumerate(row) if is_in(figure, sentence, Evidence.of((cell,)))}
     rivals = [row[at] for row in rows for at in named if at < len(row) and figures(row[at])]
     alike = [one for cell in rivals for one in figures(cell) if type(one) is type(figure)]
     if not places or places & named or not alike or len(named) != 1:
         return False
-    # 由上年末的60.86万元增至178.03万元: the column that is named has its own figure in the sentence.
-    return not any(is_in(one, sentence, Evidence.of(rivals)) for one in figures(sentence))
+    # 由上年末的60.86万元增至178.03万元: the column that is named has its own figure beside it.
+    return not any(is_in(one, sentence, Evidence.of(rivals)) for one in figures(clause if of_clause else sentence))
 
 
 def _distinguished(header: Sequence[str], sentence: str) -> set[int]:

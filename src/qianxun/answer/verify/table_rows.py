@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from qianxun.core.system.cache import cached_texts
 from qianxun.text.chinese import fold
 from qianxun.text.figures import placed, prepared
 
 MOST_ROWS: Final = 400
+MOST_CLAUSES: Final = 24  # of a sentence that are compared with every table: more take seconds
 _TABLE: Final = re.compile(r"(?:^[^|\n]*+(?:\|[^|\n]*+)++$\n?+){2,}+", re.MULTILINE)
 _RULE: Final = re.compile(r"[\s|:\-–—+=]+")
 _UNIT: Final = re.compile(r"[（(]([^（()）\d]{1,6})[)）]\s*\Z")
@@ -104,13 +106,14 @@ def _keys(rows: Sequence[Sequence[str]], sentence: str) -> list[int]:
     """The columns that name the rows: from the first one on until no two rows are alike; where the sentence has none of
     their cells, the next one of which it has."""
     found: list[int] = []
-    is_complete = False
+    is_complete = is_named = False
     for at in range(max(map(len, rows))):
-        if is_complete and any(named_in(_column(rows, key), sentence) for key in found):
+        if is_complete and is_named:
             break
         if column := _column(rows, at):
             found.append(at)
             is_complete = is_complete or len(set(column)) == len(rows)
+            is_named = is_named or bool(named_in(column, sentence))
     return found
 
 
@@ -130,6 +133,7 @@ def _may_name(cell: str, at: int) -> bool:
     return _is_label(cell) or (at == 0 and (cell.isalpha() or len(cell) > 1) and (not cell.isdigit() or len(cell) == 4))
 
 
+@cached_texts(4_096)
 def _is_label(cell: str) -> bool:
     """A cell that names something rather than says how much: 注塑机1号, not 20分钟."""
     ready = prepared(cell)
