@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Final
 
 from qianxun.answer.verify.table_rows import without_tables
@@ -18,6 +19,8 @@ CONTAINED: Final = 0.9  # … of a clause of the source, where the claim says mo
 FEWEST: Final = 2  # pairs that make a claim one that can be compared
 FEW: Final = 4  # … and below which all of them must be there
 SOURCE_CHARACTERS: Final = 20_000
+LINE_CHARACTERS: Final = 500  # before a clause or a sentence, in which its subject is looked for
+MOST_CLAUSES: Final = 40  # of a sentence
 _CLAUSE: Final = re.compile(r"[^，,；;。！？!?\n]+")
 _SENTENCE: Final = re.compile(r"[^；;。！？!?\n]+")
 _LINE: Final = re.compile(r"[^\n]+")
@@ -62,27 +65,28 @@ def of_another_name(sentence: str, sources: tuple[str, ...]) -> str:
 
 def _otherwise(sentence: str, texts: tuple[str, ...], names: frozenset[str], *, of_whom: bool) -> str:
     """``of_whom``: who is named before a clause is meant in it as well."""
-    for clause in _CLAUSE.findall(sentence):
+    statements = cache(partial(_statements, names))  # of long texts, which nothing else remembers
+    for clause in _CLAUSE.findall(sentence)[:MOST_CLAUSES]:
         named = _named(clause, names)
-        if len(named) == _TWO and (other := _reversed(named, clause, texts, names)):
+        if len(named) == _TWO and (other := _reversed(named, clause, map(statements, texts), names)):
             return other
         if len(named) != 1 or not any(named[0] in text for text in texts):
             continue
         for text in texts:
             if other := _misassigned(named[0], clause, text, names):
                 return other
-        if other := _of_another(named[0], _pairs(clause, names), texts, names, of_whom=of_whom):
+        if other := _of_another(named[0], _pairs(clause, names), map(statements, texts), names, of_whom=of_whom):
             return other
     return ""
 
 
-def _reversed(named: Sequence[str], clause: str, texts: Sequence[str], names: frozenset[str]) -> str:
+def _reversed(named: Sequence[str], clause: str, sources: Iterable[Sequence[_Statement]], names: frozenset[str]) -> str:
     """石某击打鲁一鸣, where the source has 鲁一鸣击打石某: who does it comes first, if nothing says otherwise."""
     claim = _pairs(clause, names)
     if len(claim) < FEWEST or _PASSIVE.search(clause):
         return ""
-    for text in texts:
-        for statement in _statements(names, text):
+    for statements in sources:
+        for statement in statements:
             if not statement.is_clause or _PASSIVE.search(statement.text):
                 continue
             there = _named(statement.text, names)
@@ -94,12 +98,17 @@ def _reversed(named: Sequence[str], clause: str, texts: Sequence[str], names: fr
 
 
 def _of_another(
-    name: str, claim: frozenset[str], sources: Sequence[str], names: frozenset[str], *, of_whom: bool
+    name: str,
+    claim: frozenset[str],
+    sources: Iterable[Sequence[_Statement]],
+    names: frozenset[str],
+    *,
+    of_whom: bool,
 ) -> str:
     """Clauses come before the sentence that they are part of: what they say is more exactly of whom they name."""
     rival = ""
-    for text in sources if len(claim) >= FEWEST else ():
-        for statement in _statements(names, text):
+    for statements in sources if len(claim) >= FEWEST else ():
+        for statement in statements:
             shared = len(claim & statement.pairs)
             near = NEAR if len(claim) >= FEW else 1.0
             is_near = shared >= near * len(claim) and shared >= NEAR_BACK * len(statement.pairs)
@@ -152,12 +161,12 @@ def _statements(names: frozenset[str], text: str) -> tuple[_Statement, ...]:
 def _read(text: str, names: frozenset[str]) -> Iterator[_Statement]:
     for line in _LINE.finditer(text):
         for sentence in _SENTENCE.finditer(line.group()):
-            whole, line_before = sentence.group(), line.group()[: sentence.end()]
+            whole, line_before = sentence.group(), line.group()[: sentence.end()][-LINE_CHARACTERS:]
             clauses = list(_CLAUSE.finditer(whole))
             if len(clauses) > 1:
                 yield _Statement(whole, _pairs(whole, names), _subjects((whole, line_before), names), False)
             for clause in clauses:
-                around = (clause.group(), whole[: clause.end()], line_before)
+                around = (clause.group(), whole[: clause.end()][-LINE_CHARACTERS:], line_before)
                 yield _Statement(clause.group(), _pairs(clause.group(), names), _subjects(around, names), True)
 
 
