@@ -42,11 +42,10 @@ def test_a_fraction_of_many_digits_is_read() -> None:
 
 DOSE = "每次500毫克，每日3次，共计1500毫克。"
 MANY_FIGURES = "".join(f"第{n}项{n * 7}元，" for n in range(150))
-MANY_CLAUSES = "".join(f"部门{n}不得转让，应当报销、赔偿，由经理{n}承担，" for n in range(60))
 
 
-@pytest.mark.parametrize("sentence", [DOSE, MANY_FIGURES, MANY_CLAUSES], ids=["dose", "figures", "clauses"])
-@pytest.mark.parametrize("mark", ["元、", "元，", "元。", "%，", "|"])
+@pytest.mark.parametrize("sentence", [DOSE, MANY_FIGURES], ids=["dose", "figures"])
+@pytest.mark.parametrize("mark", ["元、", "元，", "%，", "|"])
 def test_very_many_figures_are_checked_in_time(sentence: str, mark: str) -> None:
     numbers = random.Random(5)
     words = ["费用", "部门", "经理", "住院", "门诊", "报销", "赔偿", "药品", "设备", "温度"]
