@@ -85,13 +85,8 @@ def check(
         return Checked((), sentence.flags)
     checked = _EMERGENCY_CALL.sub(r"\1", text if read_as is None else read_as)
     row_query = query if read_as is None else ""
-    cited = tuple(passage for passage in passages if passage.number in sentence.numbers)
     around = tuple(passage for passage in passages if passage.number in shared)
-    if not cited and around:
-        cited = _supporting(checked, around, row_query)
-    if not cited and not declines(text):
-        origin = _origin(checked, passages)
-        cited = (origin,) if origin is not None else ()
+    cited = _cited(sentence, checked, passages, around, row_query)
     all_cited = cited or around
     evidence = _evidence(all_cited, today)
     of_rows = figures_of_named_rows(checked, evidence)
@@ -119,6 +114,20 @@ def check(
         return Checked(cited, sentence.flags, evidence=_evidence_of(checked, cited), is_found=is_found)
     had_link = any(flag.kind == "link_removed" for flag in sentence.flags)
     return Checked((), (*sentence.flags, Flag("uncited", text, "没有标明所依据的资料")), accepted=not had_link)
+
+
+def _cited(
+    sentence: Sentence, checked: str, passages: Sequence[Passage], around: Sequence[Passage], query: str
+) -> tuple[Passage, ...]:
+    """The passages that a sentence cites; where it cites none, those of ``around`` that support it, or the one that it
+    was taken from."""
+    cited = tuple(passage for passage in passages if passage.number in sentence.numbers)
+    if not cited and around:
+        cited = _supporting(checked, around, query)
+    if not cited and not declines(sentence.text):
+        origin = _origin(checked, passages)
+        cited = (origin,) if origin is not None else ()
+    return cited
 
 
 def _is_found(text: str, evidence: Evidence) -> bool:
