@@ -90,7 +90,7 @@ def _from(
         return "no"
     wanted = _Wanted(figure, hedge)
     clause = clause_of(figure, fold(text))
-    computes, says_result = _COMPUTES.search(clause) is not None, _RESULTS.search(clause) is not None
+    computes, is_result = _COMPUTES.search(clause) is not None, _RESULTS.search(clause) is not None
     if any(map(wanted.is_met, lapses(figure, pool, shown))):
         if computes:
             return "surely"
@@ -107,12 +107,12 @@ def _from(
     if any(map(wanted.is_met, _converted(all_, wanted.kind))):
         return "possibly"
     if _are_few(all_, wanted.kind) and any(map(wanted.is_met, _of_few(all_, wanted.kind, computes))):
-        return "surely" if says_result else "possibly"
+        return "surely" if is_result else "possibly"
     if len(all_) > MOST:  # a table: its cells are added, not multiplied
         all_ = [one for one in all_ if one.kind == wanted.kind]
     if len(all_) <= MOST:
         chance = _chance(wanted, list(_results(all_, wanted.kind, periods)))
-        if says_result and chance <= LIKELY:
+        if is_result and chance <= LIKELY:
             return "surely"
         if chance <= (DOUBTFUL if computes else TWICE):
             return "possibly"
@@ -120,7 +120,7 @@ def _from(
         chance = _chance(wanted, list(_twice(all_, wanted.kind)))
         if not computes:
             return "possibly" if chance <= UNLIKELY else "no"
-        return "surely" if says_result and chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
+        return "surely" if is_result and chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
     # There is more to work with than was tried: what says that it is a result may be one.
     return "possibly" if computes else "no"
 
