@@ -182,3 +182,18 @@ def test_of_several_subjects_the_first_counts_whatever_order_a_set_has() -> None
     for first in range(len(names)):
         ordered = names[first:] + names[:first]
         assert read(f"{'、'.join(ordered)}的费用是多少", passages).subject == ordered[0]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "answer"),
+    [
+        ("合同总金额是多少？", "合同总金额为人民币193万元（大写：壹佰玖拾叁万元整）。", "193万元"),
+        ("合同总价是多少？", "合同总价：1,930,000.00元（大写：壹佰玖拾叁万元整），含税。", "1,930,000.00元"),
+        ("门诊时间是几点？", "门诊时间：上午8:00至12:00，请提前取号。", "8:00"),
+    ],
+)
+def test_marks_within_a_figure_or_in_brackets_do_not_part_it_from_its_label(
+    question: str, text: str, answer: str
+) -> None:
+    written = AnswerGenerator().generate(question, _passages(("云帆技术服务", text)))
+    assert answer in written.answer and written.is_sure

@@ -136,6 +136,10 @@ _LIST_MARK: Final = re.compile(
 _BRACKETED_MARK: Final = re.compile(r"[(（](?:\d{1,2}|[一二三四五六七八九十]{1,2})[)）](?=\s*[^\W\d_])")
 _ORDINAL_MARK: Final = re.compile("第[一二三四五六七八九十](?=[,，、:：]|点|步|方面)|其[一二三四五](?=[,，、:：])")
 
+# As amounts are written on contracts and receipts: nothing can be made of them by adding a stroke.
+_FORMAL_AMOUNT: Final = re.compile("[零壹贰叁肆伍陆柒捌玖拾佰仟万亿]{2,24}[元圆]")
+_FORMAL_NUMERALS: Final = str.maketrans("壹贰叁肆伍陆柒捌玖拾佰仟圆", "一二三四五六七八九十百千元")
+
 _Reader: TypeAlias = Callable[[re.Match[str], str], Figure | None]
 
 
@@ -184,8 +188,9 @@ def _figures(text: str) -> tuple[Figure, ...]:
 
 
 def prepared(text: str) -> str:
-    """Folded, with what is no figure blanked out."""
+    """Folded, with what is no figure blanked out, and 壹佰玖拾叁万元 as 一百九十三万元."""
     folded = fold(without_formulas(text)).replace("％", "%")
+    folded = _FORMAL_AMOUNT.sub(lambda found: found.group().translate(_FORMAL_NUMERALS), folded)
     for pattern in (_LIST_MARK, _BRACKETED_MARK, _ORDINAL_MARK, _PLAIN_WORDS):
         folded = pattern.sub(lambda found: "\n" * len(found.group()), folded)
     return folded

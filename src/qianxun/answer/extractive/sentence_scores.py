@@ -46,6 +46,8 @@ OTHER_KIND: Final = 0.5  # … of another kind than the label in the question na
 DISTINCTIVE: Final = 0.4  # of a line's choice: how it differs from the others of its passage
 CLAUSE, NEXT, SENTENCE, NOWHERE = 1.0, 0.98, 0.62, 0.5  # where the figure is that is asked for
 _DATED: Final = re.compile(r"(\d[日号年月时]许?)[,，](?=\D)")  # 4月11日，某某到案: when is no clause by itself
+_CLAUSE_END: Final = re.compile(r"[;；]|(?<!\d)[,，]|[,，](?!\d{3}(?!\d))")  # not within 1,930,000
+_LEAD_MARK: Final = re.compile(r"[()（）]|(?<!\d)[:：]|[:：](?!\d\d(?!\d))")  # a colon, but not within 8:00
 _SHORT_CLAUSE: Final = 12  # characters: it goes with the one before it
 _DURATION: Final = re.compile(f"(?<!哪)(?:{joined('label.question.time')})")
 _DIGIT: Final = re.compile(r"\d")
@@ -315,11 +317,23 @@ def _clauses_of(heading: str, called: str, folded: str) -> tuple[tuple[str, str]
 def _clauses_in(lines: Iterable[str], heading: str, called: str) -> Iterator[tuple[str, str]]:
     for parts in lines:
         lead, before = heading, ""
-        for clause in re.split("[,，;；]", _DATED.sub(r"\1", parts)):
-            opened, colon, rest = clause.rpartition(":") if ":" in clause else clause.rpartition("：")
-            lead = called + opened if colon else lead
+        for clause in _CLAUSE_END.split(_DATED.sub(r"\1", parts)):
+            opened, rest = _opened(clause)
+            lead = called + opened if opened else lead
             yield lead + ("" if len(rest) > _SHORT_CLAUSE else before) + rest, rest.replace(*_WORKING_DAYS)
             before = rest
+
+
+def _opened(clause: str) -> tuple[str, str]:
+    """What a colon leads from, and to; one in brackets leads within them alone: 193万元（大写：壹佰玖拾叁万元整）."""
+    at, is_bracketed = None, False
+    for mark in _LEAD_MARK.finditer(clause):
+        sign = mark.group()
+        if sign in ":：":
+            at = at if is_bracketed else mark.start()
+        else:
+            is_bracketed = sign in "(（"
+    return ("", clause) if at is None else (clause[:at], clause[at + 1 :])
 
 
 def _evidence(offered: Sequence[Line]) -> dict[int | str, Evidence]:
