@@ -196,4 +196,5 @@ def test_marks_within_a_figure_or_in_brackets_do_not_part_it_from_its_label(
     question: str, text: str, answer: str
 ) -> None:
     written = AnswerGenerator().generate(question, _passages(("云帆技术服务", text)))
-    assert answer in written.answer and written.is_sure
+    assert answer in written.answer
+    assert written.is_sure

@@ -29,7 +29,9 @@ def test_what_a_caller_does_to_the_figures_of_a_text_is_not_remembered() -> None
 @pytest.mark.parametrize(("text", "amount"), [("人民币壹佰玖拾叁万元整", 1_930_000), ("贰仟伍佰圆整", 2_500)])
 def test_amounts_in_formal_numerals_are_read(text: str, amount: int) -> None:
     (figure,) = figures(text)
-    assert isinstance(figure, Number) and figure.values == (amount,) and figure.unit == "元"
+    assert isinstance(figure, Number)
+    assert figure.values == (amount,)
+    assert figure.unit == "元"
 
 
 def test_names_that_are_formal_numerals_are_no_figures() -> None:
