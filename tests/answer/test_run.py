@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,10 @@ from qianxun.core.answer_types import Done, SentenceCited, SourcesFound, Token
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadQuery, NotFound, RecallFailed
 from qianxun.core.options import QUERY_MODES, QueryMode
-from qianxun.core.types import Eq
+from qianxun.core.types import Document, Eq
+from qianxun.engine.engine import Engine
+from qianxun.engine.settings import Settings
+from qianxun.testing.scripted import HashEmbedding
 from tests.answer.answers_base import DOCUMENTS, Asking, forms, is_sound, said
 
 SYMPTOMS = "糖尿病的主要症状是什么？"
@@ -284,3 +289,16 @@ def test_tables_that_cannot_be_searched_are_said_and_missed(asking: Asking, monk
     answer = asking.answer("胸片的价格是多少")
     assert "80" in answer.answer
     assert "tables" in {each.part for each in answer.degraded}
+
+
+def test_an_answer_goes_by_words_where_the_embedding_model_is_gone(tmp_path: Path) -> None:
+    async def story() -> None:
+        settings = Settings(data=str(tmp_path))
+        async with Engine.open(settings=settings, models={"fake-64": HashEmbedding()}) as engine:
+            kb = (await engine.create_knowledge_base("物业", model="fake-64")).id
+            await engine.add_documents(kb, [Document(id="d", name="手册", content="遛犬应使用不超过1.5米的牵引绳。")])
+        async with Engine.open(settings=settings) as engine:
+            answer = await engine.ask(kb, "狗绳最长多少")
+            assert "vector" in {one.part for one in answer.degraded}
+
+    asyncio.run(story())

@@ -198,3 +198,25 @@ def test_marks_within_a_figure_or_in_brackets_do_not_part_it_from_its_label(
     written = AnswerGenerator().generate(question, _passages(("云帆技术服务", text)))
     assert answer in written.answer
     assert written.is_sure
+
+
+CONTRACT = (
+    "乙方：苏州锐捷机械制造有限公司\n乙方向甲方供应灌装机两台。乙方逾期交货的，每日按合同总价的千分之三支付违约金。"
+    "甲方在签订后支付合同总价的30%作为预付款。"
+)
+
+
+def test_a_line_that_is_labelled_by_what_is_asked_comes_first() -> None:
+    passages = _passages(("采购合同", "乙方应于合同生效后四十五日内将设备运至甲方工厂。"), ("采购合同", CONTRACT))
+    assert "苏州锐捷" in AnswerGenerator().generate("乙方是谁？", passages).answer
+
+
+def test_a_share_of_something_is_not_how_much_it_is() -> None:
+    assert not AnswerGenerator().generate("总价是多少？", _passages(("采购", CONTRACT))).is_sure
+    assert "30%" in AnswerGenerator().generate("预付款是多少？", _passages(("采购", CONTRACT))).answer
+
+
+def test_a_document_called_by_a_common_word_is_not_named_by_every_question_with_it() -> None:
+    passages = _passages(("物业.md", "物业费每月每平方米2.8元。装修押金5000元，由业主交纳。"))
+    assert not AnswerGenerator().generate("物业公司叫什么名字？", passages).is_sure
+    assert read("物业费是多少？", passages).query.names == ()

@@ -41,7 +41,7 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[AnswerState,
         return state, Step("rules", {**_details(state.grade), "unchanged": True})
     context = context_of(state)
     passages = context.passages
-    by_rules, draft = await _by_rules(state, context, likeness_of(answering.base))
+    by_rules, draft = await _by_rules(state, context, await likeness_of(answering.base))
     state = replace(state, grade=by_rules, draft=draft)
     if not passages or (by_rules.is_enough and by_rules.coverage >= CLEARLY):
         return state, Step("rules", _details(by_rules))

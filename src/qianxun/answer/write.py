@@ -4,6 +4,7 @@ sources where none are needed; whole, or as it comes."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -18,11 +19,13 @@ from qianxun.answer.state import Answering, AnswerState, TableLack, TableReply, 
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, Passage, SourcesFound
-from qianxun.core.errors import ModelError
+from qianxun.core.errors import ModelError, QianxunError
 from qianxun.core.graph_types import Community
 from qianxun.core.ports import ChatModel, never
 from qianxun.core.types import Degraded, Found, Message
 from qianxun.question.kinds import small_talk_kind
+
+log = logging.getLogger(__name__)
 
 SMALL_TALK: Final = {
     "greeting": "您好！我根据知识库里的资料回答问题，并注明出处。请直接提问。",
@@ -163,17 +166,23 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
         answering.only_checked,
         exact,
         style,
-        likeness=likeness_of(answering.base),
+        likeness=await likeness_of(answering.base),
         check=answering.check,
         exact_parts=state.exact_parts,
     )
     return Writing(answering.base, state, generator, context, failed)
 
 
-def likeness_of(base: OpenBase) -> Likeness | None:
-    """The base's own embedding model, where it runs on this machine: a service takes its time, and charges for it."""
+async def likeness_of(base: OpenBase) -> Likeness | None:
+    """The base's own embedding model, where it runs on this machine: a service takes its time, and charges for it.
+    None where it cannot be opened, which the search has named in ``degraded``: answers then go by words alone."""
     model = base.model
     if model is None or not hasattr(model, "token_vectors"):
+        return None
+    try:
+        await asyncio.to_thread(getattr(model, "open", lambda: None))
+    except QianxunError as error:
+        log.warning("meanings are not compared: %s", error)
         return None
 
     def alike(question: str, texts: Sequence[str]) -> list[float]:

@@ -34,6 +34,10 @@ class LazyEmbedding:
         """Whether the open model says so; opening it may take long."""
         return bool(getattr(self._model, "is_quick", False))
 
+    def open(self) -> None:
+        """Raises ModelUnavailable if it cannot be opened."""
+        self._opened()
+
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         return self._opened().embed_passages(texts)
 

@@ -25,7 +25,7 @@ from qianxun.question.evidence_query import (
 )
 from qianxun.question.words import cue, entries, joined
 from qianxun.text.chinese import fold
-from qianxun.text.figures import Clock, Day, Figure, Number, figures
+from qianxun.text.figures import Clock, Day, Figure, Number, Share, figures
 from qianxun.text.synonyms import shipped
 from qianxun.text.writings import is_written_otherwise
 
@@ -43,6 +43,7 @@ INFORMATIVE: Final = 0.5  # of the worth of the most informative term
 OTHER_TIME: Final = 0.55  # what a line about another time is worth
 OTHER_UNIT: Final = 0.75  # … of another unit than the question's
 OTHER_KIND: Final = 0.5  # … of another kind than the label in the question names: 85% is no 金额
+UNLABELLED: Final = 0.95  # of a line's choice, beside one that has the thing that is asked for as its label
 DISTINCTIVE: Final = 0.4  # of a line's choice: how it differs from the others of its passage
 CLAUSE, NEXT, SENTENCE, NOWHERE = 1.0, 0.98, 0.62, 0.5  # where the figure is that is asked for
 _DATED: Final = re.compile(r"(\d[日号年月时]许?)[,，](?=\D)")  # 4月11日，某某到案: when is no clause by itself
@@ -51,6 +52,8 @@ _LEAD_MARK: Final = re.compile(r"[()（）]|(?<!\d)[:：]|[:：](?!\d\d(?!\d))")
 _SHORT_CLAUSE: Final = 12  # characters: it goes with the one before it
 _DURATION: Final = re.compile(f"(?<!哪)(?:{joined('label.question.time')})")
 _DIGIT: Final = re.compile(r"\d")
+_LIST_MARK: Final = re.compile(r"^\s*(?:[-*•·]|\d{1,2}[.、)）])\s*")
+_SHARE_OF: Final = r"的(?:[百千万]分之|\d[\d.]{0,9}\s?[%‰]|[一二三四五六七八九]成)"
 _WORKING_DAYS: Final = ("个工作日", "日")
 _NUMERAL: Final = r"[\d一二三四五六七八九十百千万亿两半]"
 
@@ -91,8 +94,15 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
         distinct = sum(own[word] * covers[word] for word in own) / (sum(own.values()) or 1.0)
         distinct *= when * (_figure(query, fitting, informative[line.passage.number]) if own else figure)
         choice = (1 - DISTINCTIVE) * fit + DISTINCTIVE * distinct if own else fit
+        choice *= 1.0 if _is_labelled(query, line) else UNLABELLED
         found.append(ScoredLine(line, fit, _is_own(query, line), is_timely, has_figure, choice))
     return found
+
+
+def _is_labelled(query: EvidenceQuery, line: Line) -> bool:
+    """Returns True if a line calls what it states by the very thing that is asked for: 乙方：某某公司, for 乙方是谁."""
+    label = _LIST_MARK.sub("", _opened(line.folded)[0]).strip()
+    return bool(label) and any(term.text == label for term in query.terms if term.is_main)
 
 
 def _distinctive(
@@ -233,9 +243,18 @@ def _fitting(query: EvidenceQuery, line: Line) -> list[tuple[str, str, float, fl
             is_unit = not query.unit or any(_is_unit(query.unit, figure) for figure in fitting)
             is_kind = query.label is None or _is_kind(query.label, near, clause, fitting)
             is_kind = is_kind and not (lacks_duration and all(isinstance(figure, Day) for figure in fitting))
+            is_kind = is_kind and not _is_base(query, clause, fitting)
             here = near if line.is_row else clause
             found.append((near, here, 1.0 if is_unit else OTHER_UNIT, 1.0 if is_kind else OTHER_KIND))
     return found
+
+
+def _is_base(query: EvidenceQuery, clause: str, found: Sequence[Figure]) -> bool:
+    """Returns True if the shares of a clause are of what is asked for, so that none of them is how much it is: 30% of
+    合同总价的30%, for 合同总价是多少."""
+    if wanted_measure(query) == "share" or not all(isinstance(one, Share) or is_of("time", one) for one in found):
+        return False
+    return any(re.search(re.escape(term.text) + _SHARE_OF, clause) for term in query.terms if term.is_main)
 
 
 def has_wanted_kind(query: EvidenceQuery, line: Line, *, by_measure: bool = True) -> bool:
