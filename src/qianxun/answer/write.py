@@ -182,7 +182,7 @@ async def likeness_of(base: OpenBase) -> Likeness | None:
     try:
         await asyncio.to_thread(getattr(model, "open", lambda: None))
     except QianxunError as error:
-        log.warning("meanings are not compared: %s", error)
+        log.debug("meanings are not compared: %s", error)
         return None
 
     def alike(question: str, texts: Sequence[str]) -> list[float]:
