@@ -6,7 +6,6 @@ that change something, a key that may write.
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass
 from typing import Any
 
 from fastapi import Body
@@ -25,7 +24,7 @@ class Deleted(BaseModel):
 def route(summary: str, model: Any, *statuses: int, **success: Any) -> dict[str, Any]:
     """Arguments of a route that returns ``model``, or a value of `core` whose model is derived, in the envelope; and
     these error statuses. ``success`` adds to the description of 200."""
-    data: Any = of(model) if is_dataclass(model) else model
+    data: Any = of(model) if hasattr(model, "__dataclass_fields__") else model
     return {"summary": summary, **returns(Envelope[data], *statuses, **success)}
 
 
