@@ -93,11 +93,12 @@ def err() -> Console:
 
 
 def print_json(document: Any) -> None:
-    """The one document that a command with `--json` prints: in UTF-8, whatever the terminal's encoding.
+    """The one document that a command with `--json` prints: in UTF-8, whatever the terminal's encoding. A value of
+    `core` in it is written as the service writes it.
 
     Bytes of a file's name that are no text are written as ``\\xff``.
     """
-    written = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    written = json.dumps(document, ensure_ascii=False, indent=2, default=_wire) + "\n"
     written = _SURROGATES.sub(lambda found: "\\" + escaped_control(found), written)  # JSON doubles the backslash
     sys.stdout.flush()
     if (raw := getattr(sys.stdout, "buffer", None)) is None:
@@ -105,6 +106,12 @@ def print_json(document: Any) -> None:
     else:
         raw.write(written.encode())
     sys.stdout.flush()
+
+
+def _wire(value: Any) -> Any:
+    from qianxun.core.codec.wire import to_wire
+
+    return to_wire(value)
 
 
 def note(text: str, style: str = "dim") -> None:

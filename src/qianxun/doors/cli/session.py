@@ -238,6 +238,16 @@ async def find_base(library: Library, name: str, start: str) -> KnowledgeBase:
         ) from error
 
 
+def with_base(context: typer.Context, kb: str, work: Callable[[Library, KnowledgeBase], Awaitable[T]]) -> T:
+    """`with_library` on the knowledge base of this name. Raises NotFound."""
+    session = session_of(context)
+
+    async def on_base(library: Library) -> T:
+        return await work(library, await find_base(library, kb, session.start))
+
+    return with_library(session, on_base)
+
+
 async def find_document(library: Library, base: KnowledgeBase, wanted: str, start: str) -> DocumentState:
     """By id, then by name. Raises NotFound, or BadInput with the ids where several have the name."""
     try:

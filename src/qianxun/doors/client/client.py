@@ -40,17 +40,14 @@ from qianxun.doors.client.governance import ServiceGovernance
 from qianxun.doors.client.payloads import (
     Readiness,
     Sent,
-    read_base,
-    read_bases,
-    read_counts,
-    read_document,
-    read_documents,
     read_logs,
     read_readiness,
     read_sent,
     read_statistics,
     segment,
     traced,
+    value_of,
+    values_of,
     written_document,
 )
 from qianxun.doors.client.questions import answer_events, ask_request
@@ -144,7 +141,7 @@ class Client:
         """A new base, of the service's own model where none is named. Raises AlreadyThere."""
         given = {"name": name, "kind": kind, "embedding_model": model, "config": config, "user_id": user_id}
         body = {field: value for field, value in given.items() if value or field == "name"}
-        return await self._ask(Request("POST", BASES, body), read_base)
+        return await self._ask(Request("POST", BASES, body), value_of(KnowledgeBase))
 
     async def tenant(self) -> str:
         """The tenant whose bases this client's key opens."""
@@ -156,7 +153,7 @@ class Client:
         while limit is None or len(found) < limit:
             size = PAGE if limit is None else min(PAGE, limit - len(found))
             params = {"limit": str(size), "after": str(found[-1].id if found else after)}
-            page = await self._ask(Request("GET", BASES, params=params), read_bases)
+            page = await self._ask(Request("GET", BASES, params=params), values_of(KnowledgeBase, "knowledge_bases"))
             found += page
             if len(page) < size:
                 break
@@ -165,7 +162,9 @@ class Client:
     async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase:
         """By id, or by name; of a text that is both, the id counts."""
         if isinstance(name_or_id, int) or "/" not in name_or_id:
-            return await self._ask(Request("GET", f"{BASES}/{segment(str(name_or_id).strip())}"), read_base)
+            return await self._ask(
+                Request("GET", f"{BASES}/{segment(str(name_or_id).strip())}"), value_of(KnowledgeBase)
+            )
         for base in await self.knowledge_bases():  # a slash separates the parts of an address
             if base.name == name_or_id:
                 return base
@@ -186,7 +185,7 @@ class Client:
 
     async def _change(self, knowledge_base: int, changes: Mapping[str, Any]) -> KnowledgeBase:
         request = Request("PATCH", f"{BASES}/{knowledge_base}", changes, takes_long=True)
-        return await self._ask(request, read_base)
+        return await self._ask(request, value_of(KnowledgeBase))
 
     async def delete_knowledge_base(self, knowledge_base: int) -> None:
         """The base with everything in it. Nothing of it can be returned from now on."""
@@ -261,7 +260,7 @@ class Client:
 
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
         """Where one document stands. Raises NotFound."""
-        return await self._ask(Request("GET", _document(knowledge_base, doc_id)), read_document)
+        return await self._ask(Request("GET", _document(knowledge_base, doc_id)), value_of(DocumentState))
 
     async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
         """In the order of their ids; ``after`` is the id at which the last page ended."""
@@ -270,7 +269,7 @@ class Client:
             size = min(PAGE, limit - len(found))
             params = {"limit": str(size), "after": found[-1].doc_id if found else after}
             request = Request("GET", f"{BASES}/{knowledge_base}/documents", params=params)
-            page = await self._ask(request, read_documents)
+            page = await self._ask(request, values_of(DocumentState, "documents"))
             found += page
             if len(page) < size:
                 break
@@ -437,8 +436,7 @@ class ServiceLogs:
         """How many searches there were in as many equal stretches of the time chosen, a day where none is."""
         params = {"stretches": stretches, "slow_at_ms": slow_at_ms, **_log_params(chosen)}
         given = {name: str(value) for name, value in params.items() if value is not None}
-        found: tuple[LogCount, ...] = await self.ask(Request("GET", f"{LOGS}/counts", params=given), read_counts)
-        return found
+        return tuple(await self.ask(Request("GET", f"{LOGS}/counts", params=given), values_of(LogCount)))
 
     async def get(self, log_id: int) -> LogEntry:
         """One search: its parameters, results and times. Raises NotFound."""

@@ -6,13 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from qianxun.core.codec.plain import read
-from qianxun.core.codec.wire import SHAPES
 from qianxun.core.errors import BadInput
 from qianxun.core.filters import EVERYTHING, written_filters
 from qianxun.core.ingest_types import DocumentListing, DocumentQuery
 from qianxun.core.types import DocumentState
 from qianxun.doors.client.connection import Request
+from qianxun.doors.client.payloads import values_of
 from qianxun.doors.client.registered import Ask
 
 EVERY_DOCUMENT: Final = DocumentQuery()
@@ -55,5 +54,5 @@ def _params(query: DocumentQuery) -> dict[str, str]:
 
 
 def _listing(data: Any, counted: bool) -> DocumentListing:
-    found = tuple(read(DocumentState, one, SHAPES) for one in data["documents"])
+    found = tuple(values_of(DocumentState, "documents")(data))
     return DocumentListing(found, data["next"] or "", data["total"] if counted else None)

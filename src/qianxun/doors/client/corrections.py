@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Unpack
 
-from qianxun.core.codec.plain import plain, read
-from qianxun.core.codec.wire import SHAPES
+from qianxun.core.codec.plain import plain
 from qianxun.core.evaluation_types import Case, EvaluationSet
 from qianxun.core.governance.corrections import ChangeFields, Correction, CorrectionKind, CorrectionQuery
 from qianxun.doors.client.connection import Request
+from qianxun.doors.client.payloads import page_of, read_saved_case, value_of, values_of
 from qianxun.doors.client.registered import Ask
 
 PAGE: Final = 500
 IMPORTED_AT_ONCE: Final = 1000
 EVERY: Final = CorrectionQuery()
+CORRECTION: Final = value_of(Correction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class ServiceCorrections:
             given["metadata"] = {**given.get("metadata", {}), **dict.fromkeys(removed)}
         body = {"kind": kind, "chunk_ids": chosen, "doc_id": doc_id, "author": author, **given}
         body = {name: value for name, value in body.items() if value not in ("", [], {})}
-        return await self.ask(Request("POST", _path(knowledge_base), body), _correction)
+        return await self.ask(Request("POST", _path(knowledge_base), body), CORRECTION)
 
     async def page(
         self, knowledge_base: int, query: CorrectionQuery = EVERY, *, limit: int | None = None, after: int = 0
@@ -54,7 +55,7 @@ class ServiceCorrections:
         while following is not None and (limit is None or len(found) < limit):
             size = PAGE if limit is None else min(PAGE, limit - len(found))
             params = {**chosen, "limit": str(size), "after": str(following)}
-            page, following = await self.ask(Request("GET", _path(knowledge_base), params=params), _page)
+            page, following = await self.ask(Request("GET", _path(knowledge_base), params=params), page_of(Correction))
             found += page
         return found
 
@@ -64,23 +65,21 @@ class ServiceCorrections:
         return await self.ask(request, lambda data: dict(data["counts"]))
 
     async def get(self, knowledge_base: int, number: int) -> Correction:
-        return await self.ask(Request("GET", _path(knowledge_base, number)), _correction)
+        return await self.ask(Request("GET", _path(knowledge_base, number)), CORRECTION)
 
     async def undo(self, knowledge_base: int, number: int, *, author: str = "") -> Correction:
-        return await self.ask(Request("POST", _path(knowledge_base, number, "undo"), {"author": author}), _correction)
+        return await self.ask(Request("POST", _path(knowledge_base, number, "undo"), {"author": author}), CORRECTION)
 
     async def apply(self, knowledge_base: int, number: int, *, author: str = "") -> Correction:
-        return await self.ask(Request("POST", _path(knowledge_base, number, "apply"), {"author": author}), _correction)
+        return await self.ask(Request("POST", _path(knowledge_base, number, "apply"), {"author": author}), CORRECTION)
 
     async def move(self, knowledge_base: int, number: int, chunk_id: str | Sequence[str]) -> Correction:
         chosen = [chunk_id] if isinstance(chunk_id, str) else list(chunk_id)
-        return await self.ask(
-            Request("POST", _path(knowledge_base, number, "move"), {"chunk_ids": chosen}), _correction
-        )
+        return await self.ask(Request("POST", _path(knowledge_base, number, "move"), {"chunk_ids": chosen}), CORRECTION)
 
     async def save_as_case(self, knowledge_base: int, number: int, set_name: str = "") -> tuple[EvaluationSet, Case]:
         body = {"set_name": set_name} if set_name else {}
-        return await self.ask(Request("POST", _path(knowledge_base, number, "case"), body), _saved)
+        return await self.ask(Request("POST", _path(knowledge_base, number, "case"), body), read_saved_case)
 
     async def export(self, knowledge_base: int) -> list[dict[str, Any]]:
         """All corrections, as `import_all` takes them."""
@@ -92,22 +91,10 @@ class ServiceCorrections:
         for start in range(0, len(written), IMPORTED_AT_ONCE):
             body = {"corrections": [dict(one) for one in written[start : start + IMPORTED_AT_ONCE]]}
             request = Request("POST", f"{_path(knowledge_base)}/import", body, repeatable=True)
-            taken += await self.ask(request, lambda data: [_correction(one) for one in data["list"]])
+            taken += await self.ask(request, values_of(Correction))
         return taken
 
 
 def _path(knowledge_base: int, number: int | None = None, action: str = "") -> str:
     parts = (f"v1/knowledge-bases/{knowledge_base}/corrections", "" if number is None else str(number), action)
     return "/".join(filter(None, parts))
-
-
-def _correction(data: Mapping[str, Any]) -> Correction:
-    return read(Correction, data, SHAPES)
-
-
-def _page(data: Mapping[str, Any]) -> tuple[list[Correction], int | None]:
-    return [_correction(one) for one in data["list"]], data["next"]
-
-
-def _saved(data: Mapping[str, Any]) -> tuple[EvaluationSet, Case]:
-    return read(EvaluationSet, data["set"], SHAPES), read(Case, data["case"], SHAPES)

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from qianxun.core.codec.plain import plain, read
-from qianxun.core.codec.wire import SHAPES
+from qianxun.core.codec.plain import plain
 from qianxun.core.evaluation_types import Case, CaseResult, EvaluationRun, EvaluationSet, RunComparison
 from qianxun.core.ports import nothing
 from qianxun.doors.client.connection import Request
+from qianxun.doors.client.payloads import Data, page_of, read_saved_case, value_of, values_of
 from qianxun.doors.client.registered import Ask
 
 SETS = "v1/evaluation-sets"
 RUNS = "v1/evaluation-runs"
 PAGE = 1000
+SET, RUN = value_of(EvaluationSet), value_of(EvaluationRun)
 LOOK_SECONDS = 0.5  # between two looks at a run
-Data: TypeAlias = Mapping[str, Any]
 Sets: TypeAlias = list[EvaluationSet]
 
 
@@ -30,14 +30,14 @@ class ServiceEvaluations:
 
     async def sets(self, knowledge_base: int) -> Sets:
         request = Request("GET", f"v1/knowledge-bases/{knowledge_base}/evaluation-sets")
-        return await self.ask(request, lambda data: [_set(one) for one in data["list"]])
+        return await self.ask(request, values_of(EvaluationSet))
 
     async def create(self, knowledge_base: int, name: str) -> EvaluationSet:
         request = Request("POST", f"v1/knowledge-bases/{knowledge_base}/evaluation-sets", {"name": name})
-        return await self.ask(request, _set)
+        return await self.ask(request, SET)
 
     async def get(self, set_id: int) -> EvaluationSet:
-        return await self.ask(Request("GET", f"{SETS}/{set_id}"), _set)
+        return await self.ask(Request("GET", f"{SETS}/{set_id}"), SET)
 
     async def remove(self, set_id: int) -> None:
         await self.ask(Request("DELETE", f"{SETS}/{set_id}"), lambda _: None)
@@ -47,7 +47,7 @@ class ServiceEvaluations:
         after: int | None = 0
         while after is not None:
             params = {"limit": str(PAGE), "after": str(after)}
-            page, after = await self.ask(Request("GET", f"{SETS}/{set_id}/cases", params=params), _cases)
+            page, after = await self.ask(Request("GET", f"{SETS}/{set_id}/cases", params=params), page_of(Case))
             found += page
         return found
 
@@ -56,7 +56,7 @@ class ServiceEvaluations:
         added: list[Case] = []
         for start in range(0, len(cases), PAGE):
             body = {"cases": [_written(one) for one in cases[start : start + PAGE]]}
-            page, _ = await self.ask(Request("POST", f"{SETS}/{set_id}/cases", body, repeatable=True), _cases)
+            page, _ = await self.ask(Request("POST", f"{SETS}/{set_id}/cases", body, repeatable=True), page_of(Case))
             added += page
         return added
 
@@ -76,21 +76,22 @@ class ServiceEvaluations:
         """Keeps a question with the chunks, or whole documents, that should be found."""
         given = {"chunk_ids": list(chunk_ids), "doc_ids": list(doc_ids), "set_name": set_name, "expected": expected}
         body = {"question": question} | {name: value for name, value in given.items() if value}
-        return await self.ask(_saving(knowledge_base, body), _saved)
+        return await self.ask(_saving(knowledge_base, body), read_saved_case)
 
     async def save_logged(
         self, knowledge_base: int, log_id: int, *, chunk_ids: Sequence[str] = (), set_name: str = ""
     ) -> tuple[EvaluationSet, Case]:
         """Keeps a logged search, with the chunks of its feedback where none are given."""
         given = {"log_id": log_id, "chunk_ids": list(chunk_ids), "set_name": set_name}
-        return await self.ask(_saving(knowledge_base, {name: value for name, value in given.items() if value}), _saved)
+        body = {name: value for name, value in given.items() if value}
+        return await self.ask(_saving(knowledge_base, body), read_saved_case)
 
     async def start(
         self, set_id: int, mode: str, *, name: str = "", choices: Mapping[str, Any] | None = None
     ) -> EvaluationRun:
         """Begins to measure a way of searching; `run` shows how far it is."""
         body = {"mode": mode, "name": name, "choices": dict(choices or {})}
-        return await self.ask(Request("POST", f"{SETS}/{set_id}/runs", body), _run)
+        return await self.ask(Request("POST", f"{SETS}/{set_id}/runs", body), RUN)
 
     async def measure(
         self,
@@ -110,13 +111,13 @@ class ServiceEvaluations:
         return run
 
     async def runs(self, set_id: int) -> list[EvaluationRun]:
-        return await self.ask(Request("GET", f"{SETS}/{set_id}/runs"), lambda data: [_run(one) for one in data["list"]])
+        return await self.ask(Request("GET", f"{SETS}/{set_id}/runs"), values_of(EvaluationRun))
 
     async def run(self, run_id: int) -> EvaluationRun:
-        return await self.ask(Request("GET", f"{RUNS}/{run_id}"), _run)
+        return await self.ask(Request("GET", f"{RUNS}/{run_id}"), RUN)
 
     async def cancel(self, run_id: int) -> EvaluationRun:
-        return await self.ask(Request("POST", f"{RUNS}/{run_id}/cancel", repeatable=True), _run)
+        return await self.ask(Request("POST", f"{RUNS}/{run_id}/cancel", repeatable=True), RUN)
 
     async def remove_run(self, run_id: int) -> None:
         await self.ask(Request("DELETE", f"{RUNS}/{run_id}"), lambda _: None)
@@ -124,11 +125,11 @@ class ServiceEvaluations:
     async def results(self, run_id: int, *, metric: str = "ndcg@10") -> list[CaseResult]:
         """What a run achieved on each case, the worst first."""
         request = Request("GET", f"{RUNS}/{run_id}/results", params={"metric": metric, "limit": "20000"})
-        return await self.ask(request, lambda data: [read(CaseResult, one, SHAPES) for one in data["list"]])
+        return await self.ask(request, values_of(CaseResult))
 
     async def compare(self, before: int, after: int, *, metric: str = "ndcg@10") -> RunComparison:
         request = Request("GET", f"{RUNS}/{before}/compare/{after}", params={"metric": metric})
-        return await self.ask(request, lambda data: read(RunComparison, data, SHAPES))
+        return await self.ask(request, value_of(RunComparison))
 
 
 def _saving(knowledge_base: int, body: Data) -> Request:
@@ -137,23 +138,3 @@ def _saving(knowledge_base: int, body: Data) -> Request:
 
 def _written(case: Case) -> dict[str, Any]:
     return {"question": case.question, "relevant": plain(case.relevant), "expected": case.expected}
-
-
-def _set(data: Data) -> EvaluationSet:
-    return read(EvaluationSet, data, SHAPES)
-
-
-def _run(data: Data) -> EvaluationRun:
-    return read(EvaluationRun, data, SHAPES)
-
-
-def _case(data: Data) -> Case:
-    return read(Case, data, SHAPES)
-
-
-def _cases(data: Data) -> tuple[list[Case], int | None]:
-    return [_case(one) for one in data["list"]], data["next"]
-
-
-def _saved(data: Data) -> tuple[EvaluationSet, Case]:
-    return _set(data["set"]), _case(data["case"])

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from qianxun.core.codec.plain import read
-from qianxun.core.codec.wire import SHAPES
 from qianxun.core.governance.access import AccessRule, DocumentAccess, checked_prefix
 from qianxun.core.governance.audit import AuditEntry, AuditVerdict
 from qianxun.core.governance.quotas import QuotaUse
@@ -16,11 +14,12 @@ from qianxun.core.governance.receipts import Receipt, read_receipt
 from qianxun.core.governance.webhooks import Webhook
 from qianxun.doors.client.connection import Request
 from qianxun.doors.client.corrections import ServiceCorrections
-from qianxun.doors.client.payloads import segment
+from qianxun.doors.client.payloads import segment, value_of, values_of
 from qianxun.doors.client.registered import Ask
 
 BASES: Final = "v1/knowledge-bases"
 HOOKS: Final = "v1/webhooks"
+RULES: Final = values_of(AccessRule, "rules")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +86,12 @@ class ServiceAccess:
         return await self.ask(Request("PUT", f"{BASES}/{knowledge_base}/access", body), _access)
 
     async def rules(self, knowledge_base: int) -> tuple[AccessRule, ...]:
-        return await self.ask(Request("GET", f"{BASES}/{knowledge_base}/access/rules"), _rules)
+        return tuple(await self.ask(Request("GET", f"{BASES}/{knowledge_base}/access/rules"), RULES))
 
     async def set_rule(self, knowledge_base: int, prefix: str, labels: Sequence[str]) -> AccessRule:
         """What is in the folder, or comes from the source, has these labels, unless it has its own."""
         body = {"prefix": prefix, "labels": [*labels]}
-        found = await self.ask(Request("PUT", f"{BASES}/{knowledge_base}/access/rules", body), _rules)
+        found = await self.ask(Request("PUT", f"{BASES}/{knowledge_base}/access/rules", body), RULES)
         return next(rule for rule in found if rule.prefix == checked_prefix(prefix))
 
     async def remove_rule(self, knowledge_base: int, prefix: str) -> bool:
@@ -102,11 +101,7 @@ class ServiceAccess:
 
 
 def _access(data: Any) -> tuple[DocumentAccess, ...]:
-    return tuple(read(DocumentAccess, one, SHAPES) for one in data["documents"])
-
-
-def _rules(data: Any) -> tuple[AccessRule, ...]:
-    return tuple(read(AccessRule, one, SHAPES) for one in data["rules"])
+    return tuple(values_of(DocumentAccess, "documents")(data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +116,11 @@ class ServiceAudit:
         given = {"knowledge_base_id": knowledge_base, "action": action, "limit": limit, "before": before}
         params = {name: str(value) for name, value in given.items() if value not in (None, "")}
         request = Request("GET", "v1/audit", params=params)
-        return await self.ask(request, lambda data: [read(AuditEntry, one, SHAPES) for one in data["list"]])
+        return await self.ask(request, values_of(AuditEntry))
 
     async def verify(self, head: str = "") -> AuditVerdict:
         params = {"head": head} if head else {}
-        return await self.ask(
-            Request("GET", "v1/audit/verify", params=params), lambda data: read(AuditVerdict, data, SHAPES)
-        )
+        return await self.ask(Request("GET", "v1/audit/verify", params=params), value_of(AuditVerdict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +168,7 @@ class ServiceQuotas:
     ask: Ask
 
     async def get(self) -> QuotaUse:
-        return await self.ask(Request("GET", "v1/quota"), lambda data: read(QuotaUse, data, SHAPES))
+        return await self.ask(Request("GET", "v1/quota"), value_of(QuotaUse))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +179,10 @@ class ServiceWebhooks:
 
     async def add(self, url: str, events: Sequence[str], *, knowledge_base: int = 0) -> tuple[Webhook, str]:
         body = {"url": url, "events": list(events), "knowledge_base_id": knowledge_base}
-        return await self.ask(Request("POST", HOOKS, body), lambda data: (_webhook(data), str(data["secret"])))
+        return await self.ask(Request("POST", HOOKS, body), _new_webhook)
 
     async def list(self) -> list[Webhook]:
-        return await self.ask(Request("GET", HOOKS), lambda data: [_webhook(one) for one in data["list"]])
+        return await self.ask(Request("GET", HOOKS), values_of(Webhook))
 
     async def remove(self, webhook: int) -> None:
         await self.ask(Request("DELETE", f"{HOOKS}/{webhook}"), lambda _: None)
@@ -198,5 +191,5 @@ class ServiceWebhooks:
         return await self.ask(Request("POST", f"{HOOKS}/{webhook}/test", {}), lambda data: str(data["reason"]))
 
 
-def _webhook(data: Any) -> Webhook:
-    return read(Webhook, data, SHAPES)
+def _new_webhook(data: Any) -> tuple[Webhook, str]:
+    return value_of(Webhook)(data), str(data["secret"])

@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.codec.wire import SHAPES, read_log
 from qianxun.core.errors import BadInput, NotFound
+from qianxun.core.evaluation_types import Case, EvaluationSet
 from qianxun.core.ingest_types import Labels
-from qianxun.core.log_types import LogCount, LogEntry
-from qianxun.core.types import Accepted, Document, DocumentState, KnowledgeBase
+from qianxun.core.log_types import LogEntry
+from qianxun.core.types import Accepted, Document
 
+T = TypeVar("T")
 Data = Mapping[str, Any]
 
 # ── sent ─────────────────────────────────────────────────────────────────────────────────────────
@@ -78,12 +80,23 @@ class Sent:
     is_searchable: bool
 
 
-def read_base(data: Data) -> KnowledgeBase:
-    return read(KnowledgeBase, data, SHAPES)
+def value_of(kind: type[T]) -> Callable[[Data], T]:
+    """Reads a response that is one value of this kind."""
+    return lambda data: read(kind, data, SHAPES)
 
 
-def read_bases(data: Data) -> list[KnowledgeBase]:
-    return [read_base(base) for base in data["knowledge_bases"]]
+def values_of(kind: type[T], field: str = "list") -> Callable[[Data], list[T]]:
+    """Reads a response that has values of this kind in a field."""
+    return lambda data: [read(kind, one, SHAPES) for one in data[field]]
+
+
+def page_of(kind: type[T]) -> Callable[[Data], tuple[list[T], int | None]]:
+    """Reads a page of such values, and where the next begins."""
+    return lambda data: (values_of(kind)(data), data["next"])
+
+
+def read_saved_case(data: Data) -> tuple[EvaluationSet, Case]:
+    return read(EvaluationSet, data["set"], SHAPES), read(Case, data["case"], SHAPES)
 
 
 def read_statistics(data: Data) -> dict[str, int]:
@@ -97,20 +110,8 @@ def read_sent(data: Data) -> Sent:
     return Sent(accepted, data["status"] == "indexed")
 
 
-def read_document(data: Data) -> DocumentState:
-    return read(DocumentState, data, SHAPES)
-
-
-def read_documents(data: Data) -> list[DocumentState]:
-    return [read_document(document) for document in data["documents"]]
-
-
 def read_readiness(data: Data) -> Readiness:
     return Readiness(data["queue_depth"], data["unusable"])
-
-
-def read_counts(data: Data) -> tuple[LogCount, ...]:
-    return tuple(read(LogCount, one, SHAPES) for one in data["list"])
 
 
 def read_logs(data: Data) -> tuple[list[LogEntry], int | None]:

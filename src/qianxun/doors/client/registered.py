@@ -10,7 +10,7 @@ from qianxun.core.codec.wire import read_model
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.model_types import MODEL_TYPES, ModelTest, NewModel, UserModel
 from qianxun.doors.client.connection import Request
-from qianxun.doors.client.payloads import segment
+from qianxun.doors.client.payloads import segment, value_of
 
 T = TypeVar("T")
 Listed: TypeAlias = list[UserModel]
@@ -53,7 +53,7 @@ class RegisteredModels:
     async def test(self, user_id: str, id: int) -> ModelTest:
         """Asks the model's service once and says what came of it."""
         request = Request("POST", f"{_of(user_id)}/{id}/test", repeatable=True)
-        return await self.ask(request, _test)
+        return await self.ask(request, value_of(ModelTest))
 
 
 def _of(user_id: str) -> str:
@@ -62,7 +62,3 @@ def _of(user_id: str) -> str:
     if "/" in user_id:
         raise BadInput(f"用户 {user_id[:80]!r} 里有斜杠，写不进服务的地址", hint="换一个没有斜杠的 user_id")
     return f"user/api/{segment(user_id)}"
-
-
-def _test(data: Mapping[str, Any]) -> ModelTest:
-    return ModelTest(data["ok"], data["reason"], data["seconds"], data["dimension"])

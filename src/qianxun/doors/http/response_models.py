@@ -35,7 +35,6 @@ from qianxun.core.types import (
     StepTime,
 )
 from qianxun.doors.http.openapi import field_texts
-from qianxun.doors.http.responses import Envelope
 
 Model: TypeAlias = Any  # a class that is made here: a type checker knows nothing of its fields
 
@@ -98,10 +97,6 @@ def response(name: str, *kinds: type, only: tuple[str, ...] = (), without: tuple
 def of(kind: Any) -> Model:
     """The response model of a value by itself."""
     return response(_NAMES.get(kind, kind.__name__), kind, **_NARROWED.get(kind, {}))
-
-
-def enveloped(model: Model) -> Any:
-    return Envelope[model]
 
 
 def listed(kind: Any) -> Any:

@@ -378,9 +378,7 @@ def show(context: typer.Context, document: DocumentArgument, kb: BaseOption, as_
 
     state, chunks = with_library(session, work)
     if as_json:
-        from qianxun.core.codec.wire import to_wire
-
-        print_json({"document": asdict(state), "chunks": [to_wire(chunk) for chunk in chunks]})
+        print_json({"document": asdict(state), "chunks": chunks})
         return
     console = out()
     console.print(f"[bold]{escape(state.name or state.doc_id)}[/]  [dim]{escape(state.doc_id)}[/]", soft_wrap=True)

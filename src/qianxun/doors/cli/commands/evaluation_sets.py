@@ -13,7 +13,7 @@ from rich.text import Text
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.doors.cli.i18n import note, out, print_json, print_plain, tr
 from qianxun.doors.cli.progress import counting
-from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, session_of, with_library
+from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, session_of, with_base, with_library
 from qianxun.doors.cli.views.drawing import visible
 
 if TYPE_CHECKING:
@@ -46,12 +46,7 @@ def _work(context: typer.Context, work: Callable[[Any], Awaitable[T]]) -> T:
 
 
 def _on_base(context: typer.Context, kb: str, work: Callable[[Any, int], Awaitable[T]]) -> T:
-    session = session_of(context)
-
-    async def on_base(library: Library) -> T:
-        return await work(_evaluations(library), (await find_base(library, kb, session.start)).id)
-
-    return with_library(session, on_base)
+    return with_base(context, kb, lambda library, base: work(_evaluations(library), base.id))
 
 
 async def _found(evaluations: Any, base: int, name: str) -> EvaluationSet:
@@ -63,12 +58,6 @@ async def _found(evaluations: Any, base: int, name: str) -> EvaluationSet:
     raise NotFound(tr(f"没有评测集“{name}”", f"No evaluation set “{name}”"), hint=tr("已有：", "There are: ") + known)
 
 
-def _print(value: Any) -> None:
-    from qianxun.core.codec.wire import to_wire
-
-    print_json(to_wire(value))
-
-
 # ── sets and cases ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -77,7 +66,7 @@ def list_sets(context: typer.Context, kb: BaseOption, as_json: JsonFlag = False)
     """一个知识库的评测集 · the sets of a base"""
     found: list[EvaluationSet] = _on_base(context, kb, lambda evaluations, base: evaluations.sets(base))
     if as_json:
-        _print({"sets": found})
+        print_json({"sets": found})
         return
     if not found:
         print_plain(
@@ -96,7 +85,7 @@ def show(context: typer.Context, name: SetName, kb: BaseOption, as_json: JsonFla
 
     cases = _on_base(context, kb, work)
     if as_json:
-        _print({"cases": cases})
+        print_json({"cases": cases})
         return
     for case in cases:
         places = "、".join(dict.fromkeys(one.doc_id for one in case.relevant))
@@ -122,7 +111,7 @@ def save(
     values = {"chunk_ids": chunks or (), "doc_ids": documents or (), "set_name": name, "expected": expected}
     found, case = _on_base(context, kb, lambda evaluations, base: evaluations.save_case(base, question, **values))
     if as_json:
-        _print({"set": found, "case": case})
+        print_json({"set": found, "case": case})
         return
     print_plain(
         out(), tr(f"已存入“{found.name}”，共 {found.cases} 题", f"Saved in “{found.name}”, {found.cases} cases")
@@ -228,7 +217,7 @@ def runs(context: typer.Context, name: SetName, kb: BaseOption, as_json: JsonFla
 
 def _show_runs(found: Sequence[EvaluationRun], as_json: bool) -> None:
     if as_json:
-        _print({"runs": list(found)})
+        print_json({"runs": list(found)})
         return
     table = Table(box=None, pad_edge=False)
     for title in (tr("编号", "id"), tr("名称", "name"), "nDCG@10", "MRR@10", tr("召回@10", "recall@10"), "p50 ms", ""):
@@ -253,7 +242,7 @@ def worst(
     """一次运行里最差的问题 · the questions a run did worst on"""
     found: list[CaseResult] = _work(context, lambda evaluations: evaluations.results(run_id))
     if as_json:
-        _print({"results": found[:limit]})
+        print_json({"results": found[:limit]})
         return
     for one in found[:limit]:
         rank = tr("没找到", "not found") if one.first_rank is None else tr(f"第 {one.first_rank}", f"#{one.first_rank}")
@@ -271,7 +260,7 @@ def compare(
     """两次运行逐题比较，配对检验 · two runs, question by question, with a paired test"""
     found: RunComparison = _work(context, lambda evaluations: evaluations.compare(before, after, metric=metric))
     if as_json:
-        _print(found)
+        print_json(found)
         return
     first, second = found.means
     verdict = tr("显著", "significant") if found.is_significant else tr("不显著", "not significant")

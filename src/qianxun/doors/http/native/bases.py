@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query, Response
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from qianxun.core.codec.wire import to_wire
@@ -13,12 +13,12 @@ from qianxun.core.errors import ModelUnavailable, NotFound, QianxunError
 from qianxun.core.limits import MAX_ID, NAME_LIMIT
 from qianxun.core.model_types import is_ref
 from qianxun.core.types import KnowledgeBase
-from qianxun.doors.http.context import BaseId, TenantEngine, Writer
+from qianxun.doors.http.context import BaseId, TenantEngine
 from qianxun.doors.http.field_errors import blaming
-from qianxun.doors.http.openapi import returns
+from qianxun.doors.http.native.routes import Deleted, route, write_route
 from qianxun.doors.http.request_models import RequestModel
-from qianxun.doors.http.response_models import enveloped, listed, of, response
-from qianxun.doors.http.responses import Envelope, success
+from qianxun.doors.http.response_models import listed, response
+from qianxun.doors.http.responses import success
 
 MAX_DEPTH: Final = 6  # levels of a configuration
 PAGE: Final = 100
@@ -83,10 +83,6 @@ BasePage: Final = response(
 )
 
 
-class Deleted(BaseModel):
-    deleted: bool = True
-
-
 class DeletedWithReceipt(Deleted):
     receipt: str | None = Field(default=None, description="删除凭证的编号：GET /v1/receipts/{receipt_id}")
     is_complete: bool | None = Field(default=None, description="逐处读过，什么也没有剩下")
@@ -98,13 +94,7 @@ Purge = Annotated[
 ]
 
 
-@router.post(
-    "",
-    summary="新建知识库",
-    status_code=201,
-    dependencies=[Writer],
-    **returns(enveloped(of(KnowledgeBase)), 400, 409, 413, 422, 507),
-)
+@router.post("", **write_route("新建知识库", KnowledgeBase, 400, 409, 413, 422, 507, status=201))
 async def create(body: NewBase, engine: TenantEngine) -> Response:
     # A model that is not found is a wrong field, not a wrong path. A registered one that its user has disabled, too:
     # to retry would not help, as it may with a model of the service's own.
@@ -119,7 +109,7 @@ async def create(body: NewBase, engine: TenantEngine) -> Response:
     return success(to_wire(base), 201)
 
 
-@router.get("", summary="列出知识库", **returns(enveloped(BasePage), 422))
+@router.get("", **route("列出知识库", BasePage, 422))
 async def list_bases(
     engine: TenantEngine,
     limit: Annotated[int, Query(ge=1, le=1000, description="最多几个")] = PAGE,
@@ -133,18 +123,13 @@ async def list_bases(
     return success({"tenant": engine.tenant, "total": len(bases), "knowledge_bases": listed, "next": following})
 
 
-@router.get("/{knowledge_base_id}", summary="查看一个知识库", **returns(enveloped(BaseWithCounts), 404, 422))
+@router.get("/{knowledge_base_id}", **route("查看一个知识库", BaseWithCounts, 404, 422))
 async def get(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     base = await engine.knowledge_base(knowledge_base_id)
     return success({**to_wire(base), "statistics": await engine.statistics(knowledge_base_id)})
 
 
-@router.patch(
-    "/{knowledge_base_id}",
-    summary="改名、改配置",
-    dependencies=[Writer],
-    **returns(enveloped(of(KnowledgeBase)), 400, 404, 409, 413, 422, 507),
-)
+@router.patch("/{knowledge_base_id}", **write_route("改名、改配置", KnowledgeBase, 400, 404, 409, 413, 422, 507))
 async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEngine) -> Response:
     """改名与改配置一起生效：配置不被接受时，名称也不变。"""
     base = await engine.knowledge_base(knowledge_base_id)
@@ -163,12 +148,7 @@ async def change(knowledge_base_id: BaseId, body: BaseChanges, engine: TenantEng
     return success(to_wire(base))
 
 
-@router.delete(
-    "/{knowledge_base_id}",
-    summary="删除知识库及其中的一切",
-    dependencies=[Writer],
-    **returns(Envelope[DeletedWithReceipt], 404, 422, 507),
-)
+@router.delete("/{knowledge_base_id}", **write_route("删除知识库及其中的一切", DeletedWithReceipt, 404, 422, 507))
 async def delete(knowledge_base_id: BaseId, engine: TenantEngine, purge: Purge = False) -> Response:
     receipt = await engine.governance.receipts.delete_knowledge_base(knowledge_base_id, purge=purge)
     return success({"deleted": True, "receipt": receipt.id, "is_complete": receipt.is_complete})

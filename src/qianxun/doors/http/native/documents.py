@@ -44,10 +44,11 @@ from qianxun.core.types import (
 from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of, write_slot
 from qianxun.doors.http.field_errors import InvalidField, blaming
 from qianxun.doors.http.native.bases import DeletedWithReceipt, Purge
+from qianxun.doors.http.native.routes import route, write_route
 from qianxun.doors.http.native.uploads import Form, received
 from qianxun.doors.http.openapi import file_form, returns
 from qianxun.doors.http.request_models import RequestModel, answered_as_validation
-from qianxun.doors.http.response_models import enveloped, listed, of, response
+from qianxun.doors.http.response_models import listed, response
 from qianxun.doors.http.responses import Envelope, success
 from qianxun.engine.engine import Engine
 
@@ -232,11 +233,8 @@ ADD_ERRORS: Final = (400, 404, 413, 415, 422, 507)
 
 @router.post(
     "",
-    summary="放入一个文档：JSON，或以 multipart 上传文件",
-    status_code=201,
     openapi_extra=_request_body(NewDocument),
-    dependencies=[Writer],
-    **returns(Envelope[DocumentResult], *ADD_ERRORS),
+    **write_route("放入一个文档：JSON，或以 multipart 上传文件", DocumentResult, *ADD_ERRORS, status=201),
 )
 async def add(
     knowledge_base_id: BaseId,
@@ -278,7 +276,7 @@ def document_query(
     return DocumentQuery(**plain, order=order, where=where, valid_on=day, since=since, until=until, access=access)
 
 
-@router.get("", summary="列出文档", **returns(enveloped(DocumentPage), 400, 404, 422))
+@router.get("", **route("列出文档", DocumentPage, 400, 404, 422))
 async def list_documents(
     knowledge_base_id: BaseId,
     request: Request,
@@ -294,7 +292,7 @@ async def list_documents(
 
 
 # Before the route of the document itself, whose id may contain slashes.
-@router.get("/{doc_id:id}/chunks", summary="一个文档的各块", **returns(enveloped(ChunkPage), 404, 422))
+@router.get("/{doc_id:id}/chunks", **route("一个文档的各块", ChunkPage, 404, 422))
 async def list_chunks(
     knowledge_base_id: BaseId,
     doc_id: DocId,
@@ -310,7 +308,7 @@ async def list_chunks(
     return success({"total": len(chunks), "chunks": [to_wire(chunk) for chunk in page], "next": following})
 
 
-@router.get("/{doc_id:id}", summary="一个文档的状态", **returns(enveloped(of(DocumentState)), 404, 422))
+@router.get("/{doc_id:id}", **route("一个文档的状态", DocumentState, 404, 422))
 async def get(knowledge_base_id: BaseId, doc_id: DocId, request: Request, engine: TenantEngine) -> Response:
     return success(_info(await engine.document(knowledge_base_id, doc_id), request))
 
@@ -340,12 +338,7 @@ async def replace(
     return success(await _result(engine, knowledge_base_id, accepted), status)
 
 
-@router.delete(
-    "/{doc_id:id}",
-    summary="删除一个文档",
-    dependencies=[Writer],
-    **returns(Envelope[DeletedWithReceipt], 404, 422, 507),
-)
+@router.delete("/{doc_id:id}", **write_route("删除一个文档", DeletedWithReceipt, 404, 422, 507))
 async def delete(
     knowledge_base_id: BaseId,
     doc_id: DocId,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Body, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from qianxun.core.codec.wire import to_wire
@@ -28,12 +28,11 @@ from qianxun.core.limits import (
     QUERY_LIMIT,
     RELEVANT_LIMIT,
 )
-from qianxun.doors.http.context import BaseId, TenantEngine, Writer
-from qianxun.doors.http.native.bases import Deleted
-from qianxun.doors.http.openapi import request_examples, returns
+from qianxun.doors.http.context import BaseId, TenantEngine
+from qianxun.doors.http.native.routes import Deleted, body_examples, route, write_route
 from qianxun.doors.http.request_models import RequestModel
-from qianxun.doors.http.response_models import enveloped, listed, of, response
-from qianxun.doors.http.responses import Envelope, success
+from qianxun.doors.http.response_models import listed, of, response
+from qianxun.doors.http.responses import success
 from qianxun.engine.admin.evaluation_sets import DEFAULT_SET, MODES, Evaluations
 
 PAGE: Final = 100
@@ -102,41 +101,27 @@ ResultList: Final = response("EvaluationResults", run=of(EvaluationRun), list=li
 ComparisonInfo: Final = response("RunComparisonInfo", RunComparison, means=list[float], cases=listed(CaseChange))
 
 
-@router.get(
-    "/v1/knowledge-bases/{knowledge_base_id}/evaluation-sets",
-    summary="一个知识库的评测集",
-    **returns(enveloped(SetList), 404, 422),
-)
+@router.get("/v1/knowledge-bases/{knowledge_base_id}/evaluation-sets", **route("一个知识库的评测集", SetList, 404, 422))
 async def list_sets(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     return success({"list": to_wire(await Evaluations(engine).sets(knowledge_base_id))})
 
 
 @router.post(
     "/v1/knowledge-bases/{knowledge_base_id}/evaluation-sets",
-    summary="新建评测集",
-    status_code=201,
-    dependencies=[Writer],
-    **returns(enveloped(of(EvaluationSet)), 400, 404, 409, 413, 422, 507),
+    **write_route("新建评测集", EvaluationSet, 400, 404, 409, 413, 422, 507, status=201),
 )
 async def create(
-    knowledge_base_id: BaseId,
-    engine: TenantEngine,
-    body: Annotated[NewSet, Body(openapi_examples=request_examples("new_set"))],
+    knowledge_base_id: BaseId, engine: TenantEngine, body: Annotated[NewSet, body_examples("new_set")]
 ) -> Response:
     return success(to_wire(await Evaluations(engine).create(knowledge_base_id, body.name)), 201)
 
 
 @router.post(
     "/v1/knowledge-bases/{knowledge_base_id}/evaluation-cases",
-    summary="保存一个问题和它的正确内容",
-    status_code=201,
-    dependencies=[Writer],
-    **returns(enveloped(SavedInfo), 400, 404, 413, 422, 507),
+    **write_route("保存一个问题和它的正确内容", SavedInfo, 400, 404, 413, 422, 507, status=201),
 )
 async def save_case(
-    knowledge_base_id: BaseId,
-    engine: TenantEngine,
-    body: Annotated[SavedCase, Body(openapi_examples=request_examples("saved_case"))],
+    knowledge_base_id: BaseId, engine: TenantEngine, body: Annotated[SavedCase, body_examples("saved_case")]
 ) -> Response:
     """一次检索之后，把问题与正确的片段存为评测集的一题；同一个问题再存，以新的为准。"""
     evaluations = Evaluations(engine)
@@ -158,23 +143,18 @@ async def save_case(
 # ── one set ──────────────────────────────────────────────────────────────────────────────────────
 
 
-@router.get("/v1/evaluation-sets/{set_id}", summary="一个评测集", **returns(enveloped(of(EvaluationSet)), 404, 422))
+@router.get("/v1/evaluation-sets/{set_id}", **route("一个评测集", EvaluationSet, 404, 422))
 async def get_set(engine: TenantEngine, set_id: SetId) -> Response:
     return success(to_wire(await Evaluations(engine).get(set_id)))
 
 
-@router.delete(
-    "/v1/evaluation-sets/{set_id}",
-    summary="删去评测集及其运行",
-    dependencies=[Writer],
-    **returns(Envelope[Deleted], 404, 422, 507),
-)
+@router.delete("/v1/evaluation-sets/{set_id}", **write_route("删去评测集及其运行", Deleted, 404, 422, 507))
 async def remove_set(engine: TenantEngine, set_id: SetId) -> Response:
     await Evaluations(engine).remove(set_id)
     return success({"deleted": True})
 
 
-@router.get("/v1/evaluation-sets/{set_id}/cases", summary="评测集的问题", **returns(enveloped(CasePage), 404, 422))
+@router.get("/v1/evaluation-sets/{set_id}/cases", **route("评测集的问题", CasePage, 404, 422))
 async def list_cases(
     engine: TenantEngine,
     set_id: SetId,
@@ -186,16 +166,10 @@ async def list_cases(
 
 
 @router.post(
-    "/v1/evaluation-sets/{set_id}/cases",
-    summary="放入一批问题",
-    status_code=201,
-    dependencies=[Writer],
-    **returns(enveloped(CasePage), 400, 404, 413, 422, 507),
+    "/v1/evaluation-sets/{set_id}/cases", **write_route("放入一批问题", CasePage, 400, 404, 413, 422, 507, status=201)
 )
 async def add_cases(
-    engine: TenantEngine,
-    set_id: SetId,
-    body: Annotated[NewCases, Body(openapi_examples=request_examples("new_cases"))],
+    engine: TenantEngine, set_id: SetId, body: Annotated[NewCases, body_examples("new_cases")]
 ) -> Response:
     """全部放入或一题也不放；集里已有的问题，以新的标注为准。"""
     cases = [
@@ -205,12 +179,7 @@ async def add_cases(
     return success({"list": to_wire(await Evaluations(engine).add_cases(set_id, cases)), "next": None}, 201)
 
 
-@router.delete(
-    "/v1/evaluation-sets/{set_id}/cases/{case_id}",
-    summary="删去一个问题",
-    dependencies=[Writer],
-    **returns(Envelope[Deleted], 404, 422, 507),
-)
+@router.delete("/v1/evaluation-sets/{set_id}/cases/{case_id}", **write_route("删去一个问题", Deleted, 404, 422, 507))
 async def remove_case(engine: TenantEngine, set_id: SetId, case_id: CaseId) -> Response:
     await Evaluations(engine).remove_case(set_id, case_id)
     return success({"deleted": True})
@@ -219,25 +188,16 @@ async def remove_case(engine: TenantEngine, set_id: SetId, case_id: CaseId) -> R
 # ── runs ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@router.get(
-    "/v1/evaluation-sets/{set_id}/runs", summary="评测的运行，新的在前", **returns(enveloped(RunList), 404, 422)
-)
+@router.get("/v1/evaluation-sets/{set_id}/runs", **route("评测的运行，新的在前", RunList, 404, 422))
 async def list_runs(engine: TenantEngine, set_id: SetId) -> Response:
     return success({"list": to_wire(await Evaluations(engine).runs(set_id))})
 
 
 @router.post(
     "/v1/evaluation-sets/{set_id}/runs",
-    summary="开始一次评测",
-    status_code=202,
-    dependencies=[Writer],
-    **returns(enveloped(of(EvaluationRun)), 400, 404, 413, 422, 507),
+    **write_route("开始一次评测", EvaluationRun, 400, 404, 413, 422, 507, status=202),
 )
-async def start(
-    engine: TenantEngine,
-    set_id: SetId,
-    body: Annotated[NewRun, Body(openapi_examples=request_examples("new_run"))],
-) -> Response:
+async def start(engine: TenantEngine, set_id: SetId, body: Annotated[NewRun, body_examples("new_run")]) -> Response:
     """在后台逐题检索，不用缓存，不留记录；进度看这次运行的 `done` 与 `total`。"""
     run = await Evaluations(engine).start(set_id, body.mode, name=body.name, choices=body.choices)
     return success(to_wire(run), 202)
@@ -245,22 +205,19 @@ async def start(
 
 @router.get(
     "/v1/evaluation-runs/{run_id}/compare/{other_run_id}",
-    summary="与后来的一次运行比较",
-    **returns(enveloped(ComparisonInfo), 400, 404, 422),
+    **route("与后来的一次运行比较", ComparisonInfo, 400, 404, 422),
 )
 async def compare(engine: TenantEngine, run_id: RunId, other_run_id: RunId, metric: Metric = "ndcg@10") -> Response:
     """逐题比较，退步最多的在前；配对随机化检验给出 p 值，不小于 .05 为不显著。"""
     return success(to_wire(await Evaluations(engine).compare(run_id, other_run_id, metric=metric)))
 
 
-@router.get("/v1/evaluation-runs/{run_id}", summary="一次运行", **returns(enveloped(of(EvaluationRun)), 404, 422))
+@router.get("/v1/evaluation-runs/{run_id}", **route("一次运行", EvaluationRun, 404, 422))
 async def get_run(engine: TenantEngine, run_id: RunId) -> Response:
     return success(to_wire(await Evaluations(engine).run(run_id)))
 
 
-@router.get(
-    "/v1/evaluation-runs/{run_id}/results", summary="逐题的结果，差的在前", **returns(enveloped(ResultList), 404, 422)
-)
+@router.get("/v1/evaluation-runs/{run_id}/results", **route("逐题的结果，差的在前", ResultList, 404, 422))
 async def results(
     engine: TenantEngine,
     run_id: RunId,
@@ -272,23 +229,13 @@ async def results(
     return success({"run": to_wire(await evaluations.run(run_id)), "list": to_wire(found[:limit])})
 
 
-@router.post(
-    "/v1/evaluation-runs/{run_id}/cancel",
-    summary="停下一次运行",
-    dependencies=[Writer],
-    **returns(enveloped(of(EvaluationRun)), 404, 422, 507),
-)
+@router.post("/v1/evaluation-runs/{run_id}/cancel", **write_route("停下一次运行", EvaluationRun, 404, 422, 507))
 async def cancel(engine: TenantEngine, run_id: RunId) -> Response:
     """做完手上的一题就停；已测的留着。"""
     return success(to_wire(await Evaluations(engine).cancel(run_id)))
 
 
-@router.delete(
-    "/v1/evaluation-runs/{run_id}",
-    summary="删去一次运行",
-    dependencies=[Writer],
-    **returns(Envelope[Deleted], 404, 422, 507),
-)
+@router.delete("/v1/evaluation-runs/{run_id}", **write_route("删去一次运行", Deleted, 404, 422, 507))
 async def remove_run(engine: TenantEngine, run_id: RunId) -> Response:
     await Evaluations(engine).remove_run(run_id)
     return success({"deleted": True})

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.ingest_types import EventOutcome
 from qianxun.core.limits import DOC_ID_LIMIT, EVENT_ID_LIMIT, MAX_ID, NAME_LIMIT
-from qianxun.doors.http.context import TenantEngine, Writer
-from qianxun.doors.http.openapi import request_examples, returns
+from qianxun.doors.http.context import TenantEngine
+from qianxun.doors.http.native.routes import body_examples, write_route
 from qianxun.doors.http.request_models import Number
-from qianxun.doors.http.response_models import enveloped, of
 from qianxun.doors.http.responses import problem, success
 
 CONTENT_REQUIRED: Final[dict[str, Any]] = {
@@ -61,16 +60,8 @@ class Event(BaseModel):
     metadata: dict[str, Any] | None = None
 
 
-@router.post(
-    "/v1/events",
-    summary="接收文档事件",
-    status_code=202,
-    dependencies=[Writer],
-    **returns(enveloped(of(EventOutcome)), 400, 404, 413, 422, 507),
-)
-async def receive(
-    engine: TenantEngine, body: Annotated[Event, Body(openapi_examples=request_examples("events"))]
-) -> Response:
+@router.post("/v1/events", **write_route("接收文档事件", EventOutcome, 400, 404, 413, 422, 507, status=202))
+async def receive(engine: TenantEngine, body: Annotated[Event, body_examples("events")]) -> Response:
     """答复之时事件已持久地记下。重复的、迟到的不改变任何东西；说不通的以 422 退回，原因在 `msg`。"""
     base = await engine.base_id(str(body.knowledge_base_id))
     handler = await engine.events(base)

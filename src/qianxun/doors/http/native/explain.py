@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from qianxun.core.codec.wire import written_explained
@@ -14,9 +14,9 @@ from qianxun.core.limits import CHUNK_ID_LIMIT
 from qianxun.core.types import Found
 from qianxun.doors.http.context import BaseId, TenantEngine, recall_slot, trace_id
 from qianxun.doors.http.native.retrieval import retrieved
-from qianxun.doors.http.openapi import request_examples, returns
+from qianxun.doors.http.native.routes import body_examples, route
 from qianxun.doors.http.request_models import Search, blaming_reranker
-from qianxun.doors.http.response_models import enveloped, listed, of, response
+from qianxun.doors.http.response_models import listed, of, response
 from qianxun.doors.http.responses import success
 
 
@@ -49,16 +49,12 @@ ExplanationInfo: Final = response(
 router = APIRouter(tags=["检索"])
 
 
-@router.post(
-    "/v1/explain/{knowledge_base_id}",
-    summary="为什么返回，或没有返回",
-    **returns(enveloped(ExplanationInfo), 400, 404, 413, 422),
-)
+@router.post("/v1/explain/{knowledge_base_id}", **route("为什么返回，或没有返回", ExplanationInfo, 400, 404, 413, 422))
 async def explain(
     request: Request,
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[ExplainRequest, Body(openapi_examples=request_examples("explain"))],
+    body: Annotated[ExplainRequest, body_examples("explain")],
 ) -> Response:
     """检索一次，说明每个结果的分数，以及指定的片段在哪一步被挡下、最少改动什么就会返回它。"""
     choices = body.choices()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from qianxun.core.codec.wire import written_layered
 from qianxun.core.layered_types import Cited, LayeredRecall, LayeredResult, LayerRun, TableAnswer, TableShown
 from qianxun.core.options import TablesOptions, TextsOptions
 from qianxun.core.types import Chunk
 from qianxun.doors.http.context import BaseId, SearchRoute, TenantEngine, trace_id
-from qianxun.doors.http.openapi import request_examples, returns
+from qianxun.doors.http.native.routes import body_examples, route
 from qianxun.doors.http.request_models import AskConfig, Filters, WithQuery, read_choices, with_options
-from qianxun.doors.http.response_models import Model, enveloped, listed, of, response
+from qianxun.doors.http.response_models import Model, listed, of, response
 from qianxun.doors.http.responses import success
 
 
@@ -50,12 +50,12 @@ TablesResponse: Final = _recalled("TablesResponse", TableRecalled, answer=TableA
 router = APIRouter(prefix="/v1/recall/{knowledge_base_id}", tags=["检索"], route_class=SearchRoute)
 
 
-@router.post("/texts", summary="分层找正文", **returns(enveloped(TextsResponse), 400, 404, 413, 422))
+@router.post("/texts", **route("分层找正文", TextsResponse, 400, 404, 413, 422))
 async def texts(
     request: Request,
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[TextsRequest, Body(openapi_examples=request_examples("texts"))],
+    body: Annotated[TextsRequest, body_examples("texts")],
 ) -> Response:
     """三层：向量 → 关键词 → 同义与相关词。前面的层不够时后面的才运行；一层失败就由下一层接上，写进 `degraded`。"""
     choices = read_choices(TextsOptions, body)
@@ -63,12 +63,12 @@ async def texts(
     return success(written_layered(knowledge_base_id, found))
 
 
-@router.post("/tables", summary="分层找表格", **returns(enveloped(TablesResponse), 400, 404, 413, 422))
+@router.post("/tables", **route("分层找表格", TablesResponse, 400, 404, 413, 422))
 async def tables(
     request: Request,
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[TablesRequest, Body(openapi_examples=request_examples("tables"))],
+    body: Annotated[TablesRequest, body_examples("tables")],
 ) -> Response:
     """四层：结构 → 语义 → 关键词 → 同义与相关词；并从找到的表格里查出或算出答案，逐格注明出处。"""
     choices = read_choices(TablesOptions, body)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -22,10 +22,11 @@ from qianxun.core.limits import (
     SLOW_MS,
 )
 from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry
-from qianxun.doors.http.context import TenantEngine, Writer
+from qianxun.doors.http.context import TenantEngine
 from qianxun.doors.http.field_errors import InvalidField
-from qianxun.doors.http.openapi import error_responses, request_examples, returns
-from qianxun.doors.http.response_models import enveloped, listed, response
+from qianxun.doors.http.native.routes import body_examples, route, write_route
+from qianxun.doors.http.openapi import error_responses
+from qianxun.doors.http.response_models import listed, response
 from qianxun.doors.http.responses import success
 from qianxun.engine.engine import Engine
 from qianxun.engine.facades import MOST_STRETCHES
@@ -85,7 +86,7 @@ async def log_choices(
 Chosen = Annotated[LogChoices, Depends(log_choices)]
 
 
-@router.get("", summary="检索记录，新的在前", **returns(enveloped(LogPage), 404, 422))
+@router.get("", **route("检索记录，新的在前", LogPage, 404, 422))
 async def list_logs(
     engine: TenantEngine,
     chosen: Chosen,
@@ -113,7 +114,7 @@ def _page(entries: Sequence[LogEntry]) -> Iterator[dict[str, Any]]:
         yield written_log(entry)
 
 
-@router.get("/counts", summary="一段段时间里各有多少", **returns(enveloped(LogCounts), 400, 404, 422))
+@router.get("/counts", **route("一段段时间里各有多少", LogCounts, 400, 404, 422))
 async def counts(
     engine: TenantEngine,
     chosen: Chosen,
@@ -160,22 +161,15 @@ def exported_logs(engine: Engine, chosen: LogChoices, form: ExportForm) -> Respo
     return StreamingResponse(lines(), media_type=EXPORTED[form], headers=name)
 
 
-@router.get("/{log_id}", summary="一条检索记录", **returns(enveloped(LogInfo), 404, 422))
+@router.get("/{log_id}", **route("一条检索记录", LogInfo, 404, 422))
 async def get(engine: TenantEngine, log_id: LogId) -> Response:
     """参数、结果与各步的用时。"""
     return success(written_log(await engine.logs.get(log_id)))
 
 
-@router.post(
-    "/{log_id}/feedback",
-    summary="评价一次检索",
-    dependencies=[Writer],
-    **returns(enveloped(LogInfo), 400, 404, 413, 422, 507),
-)
+@router.post("/{log_id}/feedback", **write_route("评价一次检索", LogInfo, 400, 404, 413, 422, 507))
 async def feedback(
-    engine: TenantEngine,
-    log_id: LogId,
-    body: Annotated[NewFeedback, Body(openapi_examples=request_examples("feedback"))],
+    engine: TenantEngine, log_id: LogId, body: Annotated[NewFeedback, body_examples("feedback")]
 ) -> Response:
     """好或坏，可指明片段、写上原因；供事后分析。"""
     given = Feedback(body.rating, tuple(body.chunk_ids or ()), body.comment or "")

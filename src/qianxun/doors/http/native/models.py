@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from fastapi import APIRouter, Body, Path, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, create_model
 from pydantic_core import PydanticCustomError
 
@@ -13,12 +13,12 @@ from qianxun.core.errors import BadInput
 from qianxun.core.limits import API_KEY_LIMIT, MAX_ID
 from qianxun.core.model_types import ModelTest, NewModel, UserModel, check_key
 from qianxun.doors.http.concurrency import cancelled_with_client
-from qianxun.doors.http.context import TenantEngine, Writer, service_of
+from qianxun.doors.http.context import TenantEngine, service_of
 from qianxun.doors.http.field_errors import InvalidField, blaming
-from qianxun.doors.http.native.bases import Deleted
-from qianxun.doors.http.openapi import request_examples, returns
+from qianxun.doors.http.native.routes import Deleted, body_examples, write_route
+from qianxun.doors.http.openapi import returns
 from qianxun.doors.http.request_models import Number, RequestModel
-from qianxun.doors.http.response_models import enveloped, listed, of, response
+from qianxun.doors.http.response_models import listed, response
 from qianxun.doors.http.responses import Envelope, success
 from qianxun.engine.names import check_base_url
 
@@ -110,13 +110,9 @@ async def list_models(engine: TenantEngine, user_id: UserId, model_type: ModelTy
     return success(found, **found)
 
 
-@router.post(
-    "", summary="登记模型", status_code=201, dependencies=[Writer], **returns(enveloped(ModelInfo), 400, 413, 422, 507)
-)
+@router.post("", **write_route("登记模型", ModelInfo, 400, 413, 422, 507, status=201))
 async def register(
-    engine: TenantEngine,
-    user_id: UserId,
-    body: Annotated[ModelRegistration, Body(openapi_examples=request_examples("new_model"))],
+    engine: TenantEngine, user_id: UserId, body: Annotated[ModelRegistration, body_examples("new_model")]
 ) -> Response:
     """之后凡是写模型名的地方，写 `user-model:<id>` 就是它；检索的 `rerank_model_id` 直接写编号。"""
     if body.model_type == "embedding" and not body.model_dim:
@@ -127,14 +123,9 @@ async def register(
     return success(written_model(await engine.registry.add(user_id, new)), 201)
 
 
-@router.patch(
-    "/{id}", summary="修改模型", dependencies=[Writer], **returns(enveloped(ModelInfo), 400, 404, 413, 422, 507)
-)
+@router.patch("/{id}", **write_route("修改模型", ModelInfo, 400, 404, 413, 422, 507))
 async def change(
-    engine: TenantEngine,
-    user_id: UserId,
-    id: ModelId,
-    body: Annotated[ModelChanges, Body(openapi_examples=request_examples("model_changes"))],
+    engine: TenantEngine, user_id: UserId, id: ModelId, body: Annotated[ModelChanges, body_examples("model_changes")]
 ) -> Response:
     """下一次请求就按改过的来。"""
     changes = body.model_dump(exclude={"api_key"}, exclude_none=True)
@@ -148,14 +139,14 @@ async def change(
     return success(written_model(model))
 
 
-@router.delete("/{id}", summary="删去模型", dependencies=[Writer], **returns(Envelope[Deleted], 404, 422, 507))
+@router.delete("/{id}", **write_route("删去模型", Deleted, 404, 422, 507))
 async def remove(engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
     """用它的知识库照常检索，但少了它这一路，`degraded` 会说明。"""
     await engine.registry.remove(user_id, id)
     return success({"deleted": True})
 
 
-@router.post("/{id}/test", summary="试一次模型", dependencies=[Writer], **returns(enveloped(of(ModelTest)), 404, 422))
+@router.post("/{id}/test", **write_route("试一次模型", ModelTest, 404, 422))
 async def test(request: Request, engine: TenantEngine, user_id: UserId, id: ModelId) -> Response:
     """向它的服务发一次请求；密钥不对、维度不对、超时、连不上，都在 `reason` 里说明。"""
     async with cancelled_with_client(request, service_of(request).settings.service.request_seconds):

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Response
 
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.limits import MAX_ID
-from qianxun.doors.http.context import BaseId, TenantEngine, Writer
-from qianxun.doors.http.openapi import returns
-from qianxun.doors.http.response_models import enveloped, listed, response
+from qianxun.doors.http.context import BaseId, TenantEngine
+from qianxun.doors.http.native.routes import route, write_route
+from qianxun.doors.http.response_models import listed, response
 from qianxun.doors.http.responses import success
 from qianxun.engine.admin.background import Operation, start_rebuild, start_verify
 
@@ -24,10 +24,7 @@ OperationList: Final = response("OperationList", list=listed(OperationInfo))
 
 @router.post(
     "/v1/knowledge-bases/{knowledge_base_id}/maintenance/verify",
-    summary="核对索引与记录",
-    status_code=202,
-    dependencies=[Writer],
-    **returns(enveloped(OperationInfo), 404, 422),
+    **write_route("核对索引与记录", OperationInfo, 404, 422, status=202),
 )
 async def verify(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     """在后台进行，结论在 `/v1/operations/{operation_id}` 的 `result` 里；什么也不改。"""
@@ -36,32 +33,24 @@ async def verify(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
 
 @router.post(
     "/v1/knowledge-bases/{knowledge_base_id}/maintenance/rebuild",
-    summary="重建索引",
-    status_code=202,
-    dependencies=[Writer],
-    **returns(enveloped(OperationInfo), 404, 422),
+    **write_route("重建索引", OperationInfo, 404, 422, status=202),
 )
 async def rebuild(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     """在后台进行，进度看 `/v1/operations/{operation_id}`；其间检索照常用旧的索引。"""
     return success(to_wire(await start_rebuild(engine, knowledge_base_id)), 202)
 
 
-@router.get("/v1/operations", summary="后台的工作，新的在前", **returns(enveloped(OperationList)))
+@router.get("/v1/operations", **route("后台的工作，新的在前", OperationList))
 async def list_operations(engine: TenantEngine) -> Response:
     """属于这个进程，重启后不再列出。"""
     return success({"list": to_wire(engine.operations.list(engine.tenant))})
 
 
-@router.get("/v1/operations/{operation_id}", summary="一件后台工作", **returns(enveloped(OperationInfo), 404, 422))
+@router.get("/v1/operations/{operation_id}", **route("一件后台工作", OperationInfo, 404, 422))
 async def get(engine: TenantEngine, operation_id: OperationId) -> Response:
     return success(to_wire(engine.operations.get(operation_id, engine.tenant)))
 
 
-@router.post(
-    "/v1/operations/{operation_id}/cancel",
-    summary="取消一件后台工作",
-    dependencies=[Writer],
-    **returns(enveloped(OperationInfo), 404, 422),
-)
+@router.post("/v1/operations/{operation_id}/cancel", **write_route("取消一件后台工作", OperationInfo, 404, 422))
 async def cancel(engine: TenantEngine, operation_id: OperationId) -> Response:
     return success(to_wire(engine.operations.cancel(operation_id, engine.tenant)))

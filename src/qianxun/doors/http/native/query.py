@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, cast
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -23,7 +23,8 @@ from qianxun.core.limits import ATTACHMENTS_LIMIT, CAPTION_LIMIT, DOC_IDS_LIMIT
 from qianxun.core.options import AskChoices, AskOptions
 from qianxun.doors.http.context import BaseId, TenantEngine
 from qianxun.doors.http.event_stream import AnswerRecorder, answer_response, encode_event
-from qianxun.doors.http.openapi import event_stream, request_examples, returns
+from qianxun.doors.http.native.routes import body_examples, route
+from qianxun.doors.http.openapi import event_stream
 from qianxun.doors.http.request_models import (
     AskConfig,
     DocId,
@@ -33,7 +34,7 @@ from qianxun.doors.http.request_models import (
     ask_choices,
     with_options,
 )
-from qianxun.doors.http.response_models import enveloped, response
+from qianxun.doors.http.response_models import response
 
 HISTORY_LIMIT: Final = 100
 TURN_LIMIT: Final = 32_000
@@ -133,14 +134,10 @@ AnswerInfo: Final = response("AnswerInfo", Answer, knowledge_base_id=int, time_c
 
 @router.post(
     "/v1/query/{knowledge_base_id}",
-    summary="提问，答案注明出处",
-    **returns(enveloped(AnswerInfo), 400, 404, 413, 415, 422, **event_stream("query", *EVENTS)),
+    **route("提问，答案注明出处", AnswerInfo, 400, 404, 413, 415, 422, **event_stream("query", *EVENTS)),
 )
 async def query(
-    request: Request,
-    knowledge_base_id: BaseId,
-    engine: TenantEngine,
-    body: Annotated[Question, Body(openapi_examples=request_examples("query"))],
+    request: Request, knowledge_base_id: BaseId, engine: TenantEngine, body: Annotated[Question, body_examples("query")]
 ) -> Response:
     """答案里的 [1]、[2] 对应 `sources`；资料里没有的，明说没有（`form` 为 declined）。
     没有语言模型时，答案由资料的原句组成。

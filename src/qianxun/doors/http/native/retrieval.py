@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Body, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from qianxun.core.codec.wire import written_recall
 from qianxun.core.options import Mode
 from qianxun.core.types import Recall, Tier
 from qianxun.doors.http.context import BaseId, SearchRoute, TenantEngine, trace_id
-from qianxun.doors.http.openapi import request_examples, returns
+from qianxun.doors.http.native.routes import body_examples, route
 from qianxun.doors.http.request_models import Search, blaming_reranker
-from qianxun.doors.http.response_models import Model, enveloped, response
+from qianxun.doors.http.response_models import Model, response
 from qianxun.doors.http.responses import success
 
 
@@ -31,14 +31,12 @@ Retrieved: Final = retrieved("Retrieved")
 router = APIRouter(tags=["检索"], route_class=SearchRoute)
 
 
-@router.post(
-    "/v1/retrieval/{knowledge_base_id}", summary="检索知识库", **returns(enveloped(Retrieved), 400, 404, 413, 422)
-)
+@router.post("/v1/retrieval/{knowledge_base_id}", **route("检索知识库", Retrieved, 400, 404, 413, 422))
 async def retrieve(
     request: Request,
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[Search, Body(openapi_examples=request_examples("retrieval"))],
+    body: Annotated[Search, body_examples("retrieval")],
 ) -> Response:
     """三路并行检索（片段向量、问答向量、关键词），融合、重排、分层兜底。
 

@@ -9,19 +9,12 @@ import typer
 from rich.markup import escape
 
 from qianxun.doors.cli.i18n import done, hint, out, print_json, tr
-from qianxun.doors.cli.session import (
-    BaseOption,
-    JsonFlag,
-    Library,
-    find_base,
-    find_document,
-    session_of,
-    with_library,
-)
+from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_document, session_of, with_base
 from qianxun.doors.cli.views.drawing import new_table
 
 if TYPE_CHECKING:
     from qianxun.core.governance.access import AccessRule, DocumentAccess
+    from qianxun.core.types import KnowledgeBase
 
 T = TypeVar("T")
 
@@ -50,9 +43,7 @@ def list_labels(
 
     labels, found = _run(context, kb, work)
     if as_json:
-        from qianxun.core.codec.wire import to_wire
-
-        print_json({"labels": labels, "documents": to_wire(found)})
+        print_json({"labels": labels, "documents": found})
         return
     if not found:
         hint("没有带访问标签的文档：人人可见", "No document has access labels: everybody sees all")
@@ -80,15 +71,9 @@ def clear(context: typer.Context, kb: BaseOption, documents: Documents, as_json:
 
 @rules_app.command("list", help="列出规则 · the rules")
 def list_rules(context: typer.Context, kb: BaseOption, as_json: JsonFlag = False) -> None:
-    async def work(access: Any, base: int) -> tuple[AccessRule, ...]:
-        found: tuple[AccessRule, ...] = await access.rules(base)
-        return found
-
-    found = _run(context, kb, work)
+    found: tuple[AccessRule, ...] = _run(context, kb, lambda access, base: access.rules(base))
     if as_json:
-        from qianxun.core.codec.wire import to_wire
-
-        print_json({"rules": to_wire(found)})
+        print_json({"rules": found})
         return
     if not found:
         hint("没有规则", "There are no rules")
@@ -107,15 +92,9 @@ def set_rule(
     label: LabelOptions = None,
     as_json: JsonFlag = False,
 ) -> None:
-    async def work(access: Any, base: int) -> AccessRule:
-        found: AccessRule = await access.set_rule(base, prefix, label or ())
-        return found
-
-    rule = _run(context, kb, work)
+    rule: AccessRule = _run(context, kb, lambda access, base: access.set_rule(base, prefix, label or ()))
     if as_json:
-        from qianxun.core.codec.wire import to_wire
-
-        print_json(to_wire(rule))
+        print_json(rule)
         return
     shown = "、".join(rule.labels) or "人人可见"
     done(f"{rule.prefix} 之下：{shown}", f"Under {rule.prefix}: {', '.join(rule.labels) or 'everybody'}")
@@ -128,11 +107,7 @@ def remove_rule(
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="那条规则的目录或来源 · its folder or source")],
     as_json: JsonFlag = False,
 ) -> None:
-    async def work(access: Any, base: int) -> bool:
-        found: bool = await access.remove_rule(base, prefix)
-        return found
-
-    removed = _run(context, kb, work)
+    removed: bool = _run(context, kb, lambda access, base: access.remove_rule(base, prefix))
     if as_json:
         print_json({"removed": removed})
     elif removed:
@@ -148,18 +123,15 @@ def _changed(
     as_json: bool,
     change: Callable[[Any, int, list[str]], Awaitable[Sequence[DocumentAccess]]],
 ) -> None:
-    session = session_of(context)
+    start = session_of(context).start
 
-    async def work(library: Library) -> Sequence[DocumentAccess]:
-        base = await find_base(library, kb, session.start)
-        doc_ids = [(await find_document(library, base, wanted, session.start)).doc_id for wanted in documents]
+    async def work(library: Library, base: KnowledgeBase) -> Sequence[DocumentAccess]:
+        doc_ids = [(await find_document(library, base, wanted, start)).doc_id for wanted in documents]
         return await change(library.governance.access, base.id, doc_ids)
 
-    found = with_library(session, work)
+    found = with_base(context, kb, work)
     if as_json:
-        from qianxun.core.codec.wire import to_wire
-
-        print_json({"documents": to_wire(found)})
+        print_json({"documents": found})
         return
     _print(found)
 
@@ -175,10 +147,4 @@ def _print(found: Sequence[DocumentAccess]) -> None:
 
 
 def _run(context: typer.Context, kb: str, work: Callable[[Any, int], Awaitable[T]]) -> T:
-    session = session_of(context)
-
-    async def on_base(library: Any) -> T:
-        base = await find_base(library, kb, session.start)
-        return await work(library.governance.access, base.id)
-
-    return with_library(session, on_base)
+    return with_base(context, kb, lambda library, base: work(library.governance.access, base.id))

@@ -33,27 +33,16 @@ def list_entries(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    from qianxun.core.codec.wire import to_wire
-
-    async def work(log: Any) -> list[AuditEntry]:
-        found: list[AuditEntry] = await log.list(action=action, limit=limit, before=before)
-        return found
-
-    found = _with_log(session_of(context), work)
+    found: list[AuditEntry] = _with_log(
+        session_of(context), lambda log: log.list(action=action, limit=limit, before=before)
+    )
     if as_json:
-        print_json({"list": to_wire(found)})
+        print_json({"list": found})
         return
     if not found:
         hint("没有这样的改动", "No such change")
         return
-    titles = (
-        ("序", "no"),
-        ("时间", "time"),
-        ("租户", "tenant"),
-        ("谁", "who"),
-        ("改动", "action"),
-        ("对象", "what"),
-    )
+    titles = (("序", "no"), ("时间", "time"), ("租户", "tenant"), ("谁", "who"), ("改动", "action"), ("对象", "what"))
     table = new_table(*titles, overflow="fold")
     for entry in found:
         erased = tr("（已清除）", "(erased)") if entry.is_erased else ""
@@ -76,14 +65,10 @@ def verify(
     ] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    from qianxun.core.codec.wire import to_wire
-
-    async def work(log: Any) -> AuditVerdict:
-        found: AuditVerdict = await log.verify(head)
-        return found
-
-    verdict = _with_log(session_of(context), work)
+    verdict: AuditVerdict = _with_log(session_of(context), lambda log: log.verify(head))
     if as_json:
+        from qianxun.core.codec.wire import to_wire
+
         print_json({**to_wire(verdict), "is_intact": verdict.is_intact})
     elif verdict.is_intact:
         done(f"{verdict.entries} 条，哈希链完好", f"{verdict.entries} entries, the chain is intact")

@@ -13,7 +13,16 @@ from rich.markup import escape
 from qianxun.core.errors import BadInput
 from qianxun.core.governance.corrections import KINDS, LIKE, STATES, read_metadata_lines
 from qianxun.doors.cli.i18n import done, hint, out, print_json, print_plain, tr
-from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, find_document, session_of, with_library
+from qianxun.doors.cli.session import (
+    BaseOption,
+    JsonFlag,
+    Library,
+    find_base,
+    find_document,
+    session_of,
+    with_base,
+    with_library,
+)
 from qianxun.doors.cli.views.drawing import minutes, new_table, visible
 
 if TYPE_CHECKING:
@@ -36,12 +45,7 @@ STATE_NAMES = {
 
 
 def _on_base(context: typer.Context, kb: str, work: Callable[[Any, int], Awaitable[T]]) -> T:
-    session = session_of(context)
-
-    async def on_base(library: Library) -> T:
-        return await work(library.governance.corrections, (await find_base(library, kb, session.start)).id)
-
-    return with_library(session, on_base)
+    return with_base(context, kb, lambda library, base: work(library.governance.corrections, base.id))
 
 
 def _choice(value: str, known: Sequence[str], name: str) -> str:
@@ -61,13 +65,12 @@ def list_corrections(
     doc: Annotated[str, typer.Option(metavar="ID", help="只看这个文档的 · of one document", show_default=False)] = "",
     as_json: JsonFlag = False,
 ) -> None:
-    from qianxun.core.codec.wire import to_wire
     from qianxun.core.governance.corrections import CorrectionQuery
 
     query = CorrectionQuery(_choice(state, STATES, "state"), _choice(kind, KINDS, "kind"), doc)
     found: list[Correction] = _on_base(context, kb, lambda corrections, base: corrections.page(base, query))
     if as_json:
-        print_json({"list": to_wire(found)})
+        print_json({"list": found})
         return
     if not found:
         hint("没有这样的更正", "No such correction")
@@ -109,10 +112,8 @@ def show(context: typer.Context, number: Number, kb: BaseOption, as_json: JsonFl
 
 
 def _print(one: Correction, as_json: bool) -> None:
-    from qianxun.core.codec.wire import to_wire
-
     if as_json:
-        print_json(to_wire(one))
+        print_json(one)
         return
     print_plain(
         out(), f"{one.id}  {tr(*STATE_NAMES[one.state])}  {one.kind}  {visible(one.doc_id)}  {visible(one.author)}"
@@ -248,8 +249,6 @@ def import_file(
     kb: BaseOption,
     as_json: JsonFlag = False,
 ) -> None:
-    from qianxun.core.codec.wire import to_wire
-
     try:
         written = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
@@ -257,7 +256,7 @@ def import_file(
         raise BadInput(reason, hint=tr("要 corrections export 写的文件", "A file of corrections export")) from error
     taken: list[Correction] = _on_base(context, kb, lambda corrections, base: corrections.import_all(base, written))
     if as_json:
-        print_json({"list": to_wire(taken)})
+        print_json({"list": taken})
         return
     aside = sum(one.state == "needs_a_look" for one in taken)
     done(

@@ -64,10 +64,7 @@ def documents(
     )
     found = with_library(session, lambda library: _page(library, session.start, kb, query, limit, after))
     if as_json:
-        from qianxun.core.codec.wire import to_wire
-
-        documents = [to_wire(state) for state in found.documents]
-        print_json({"total": found.total, "documents": documents, "next": found.next or None})
+        print_json({"total": found.total, "documents": found.documents, "next": found.next or None})
         return
     _show(found)
 

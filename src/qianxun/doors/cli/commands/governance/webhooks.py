@@ -52,14 +52,9 @@ def add(
 
 @app.command("list", help="登记的地址与送达的情形 · the addresses, and how deliveries go")
 def list_webhooks(context: typer.Context, as_json: JsonFlag = False) -> None:
-    from qianxun.core.codec.wire import to_wire
-
-    async def work(library: Library) -> list[Webhook]:
-        return await library.governance.webhooks.list()
-
-    found = with_library(session_of(context), work)
+    found: list[Webhook] = with_library(session_of(context), lambda library: library.governance.webhooks.list())
     if as_json:
-        print_json({"list": to_wire(found)})
+        print_json({"list": found})
         return
     if not found:
         hint("还没有登记通知地址", "No webhook is registered")
@@ -74,10 +69,7 @@ def list_webhooks(context: typer.Context, as_json: JsonFlag = False) -> None:
 
 @app.command(help="发一个试验的事件 · send a test event")
 def test(context: typer.Context, webhook: IdArgument) -> None:
-    async def work(library: Library) -> str:
-        return await library.governance.webhooks.test(webhook)
-
-    reason = with_library(session_of(context), work)
+    reason: str = with_library(session_of(context), lambda library: library.governance.webhooks.test(webhook))
     if reason:
         warn(f"! 没有送到：{reason}", f"! It did not arrive: {reason}")
         raise typer.Exit(1)
@@ -86,8 +78,5 @@ def test(context: typer.Context, webhook: IdArgument) -> None:
 
 @app.command(help="删去一个地址 · remove an address")
 def remove(context: typer.Context, webhook: IdArgument) -> None:
-    async def work(library: Library) -> None:
-        await library.governance.webhooks.remove(webhook)
-
-    with_library(session_of(context), work)
+    with_library(session_of(context), lambda library: library.governance.webhooks.remove(webhook))
     done(f"通知地址 {webhook} 已删去", f"Webhook {webhook} is removed")

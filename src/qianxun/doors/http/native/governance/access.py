@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Body, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.governance.access import LABEL_LIMIT, LABELS_LIMIT, PREFIX_LIMIT, AccessRule, DocumentAccess
 from qianxun.core.limits import DOC_ID_LIMIT
 from qianxun.doors.http.context import BaseId, TenantEngine, Writer
-from qianxun.doors.http.openapi import request_examples, returns
+from qianxun.doors.http.native.routes import body_examples, route
 from qianxun.doors.http.request_models import RequestModel
-from qianxun.doors.http.response_models import enveloped, listed, response
+from qianxun.doors.http.response_models import listed, response
 from qianxun.doors.http.responses import success
 
 PAGE: Final = 100
@@ -55,7 +55,7 @@ class RuleChange(RequestModel):
     labels: Labels
 
 
-@router.get("", summary="各访问标签，与有标签的文档", **returns(enveloped(AccessPage), 400, 404, 422))
+@router.get("", **route("各访问标签，与有标签的文档", AccessPage, 400, 404, 422))
 async def list_labels(
     knowledge_base_id: BaseId,
     engine: TenantEngine,
@@ -70,11 +70,9 @@ async def list_labels(
     return success({"labels": labels, "documents": to_wire(page[:limit]), "next": following})
 
 
-@router.put("", summary="给文档访问标签，立刻生效", **returns(enveloped(AccessChanged), 400, 404, 413, 422, 507))
+@router.put("", **route("给文档访问标签，立刻生效", AccessChanged, 400, 404, 413, 422, 507))
 async def set_labels(
-    knowledge_base_id: BaseId,
-    engine: TenantEngine,
-    body: Annotated[LabelChange, Body(openapi_examples=request_examples("access_labels"))],
+    knowledge_base_id: BaseId, engine: TenantEngine, body: Annotated[LabelChange, body_examples("access_labels")]
 ) -> Response:
     access = engine.governance.access
     if body.labels is None:
@@ -84,23 +82,21 @@ async def set_labels(
     return success({"documents": to_wire(changed)})
 
 
-@router.get("/rules", summary="各目录与来源的访问标签", **returns(enveloped(AccessRules), 404, 422))
+@router.get("/rules", **route("各目录与来源的访问标签", AccessRules, 404, 422))
 async def list_rules(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     return success({"rules": to_wire(await engine.governance.access.rules(knowledge_base_id))})
 
 
-@router.put("/rules", summary="给一个目录或来源访问标签", **returns(enveloped(AccessRules), 400, 404, 413, 422, 507))
+@router.put("/rules", **route("给一个目录或来源访问标签", AccessRules, 400, 404, 413, 422, 507))
 async def set_rule(
-    knowledge_base_id: BaseId,
-    engine: TenantEngine,
-    body: Annotated[RuleChange, Body(openapi_examples=request_examples("access_rule"))],
+    knowledge_base_id: BaseId, engine: TenantEngine, body: Annotated[RuleChange, body_examples("access_rule")]
 ) -> Response:
     """其中没有自己的标签的文档都随它，已有的与以后来的；几条规则都合适时，最长的一条算数。"""
     await engine.governance.access.set_rule(knowledge_base_id, body.prefix, body.labels)
     return success({"rules": to_wire(await engine.governance.access.rules(knowledge_base_id))})
 
 
-@router.delete("/rules", summary="去掉一条规则", **returns(enveloped(RuleRemoved), 400, 404, 422))
+@router.delete("/rules", **route("去掉一条规则", RuleRemoved, 400, 404, 422))
 async def remove_rule(
     knowledge_base_id: BaseId,
     engine: TenantEngine,

@@ -10,8 +10,8 @@ from qianxun.core.codec.wire import to_wire
 from qianxun.core.governance.audit import AuditEntry, AuditVerdict
 from qianxun.core.limits import MAX_ID, NAME_LIMIT
 from qianxun.doors.http.context import TenantEngine, Writer, write_slot
-from qianxun.doors.http.openapi import returns
-from qianxun.doors.http.response_models import enveloped, listed, response
+from qianxun.doors.http.native.routes import route
+from qianxun.doors.http.response_models import listed, response
 from qianxun.doors.http.responses import success
 
 PAGE: Final = 50
@@ -24,7 +24,7 @@ AuditPage: Final = response("AuditPage", list=listed(AuditInfo), next=int | None
 AuditResult: Final = response("AuditResult", AuditVerdict, is_intact=bool)
 
 
-@router.get("", summary="谁改了什么，新的在前", **returns(enveloped(AuditPage), 404, 422))
+@router.get("", **route("谁改了什么，新的在前", AuditPage, 404, 422))
 async def list_entries(
     engine: TenantEngine,
     knowledge_base_id: Annotated[
@@ -39,7 +39,7 @@ async def list_entries(
     return success({"list": to_wire(found), "next": found[-1].sequence if len(found) == limit else None})
 
 
-@router.get("/verify", summary="核对审计记录的哈希链", **returns(enveloped(AuditResult), 422))
+@router.get("/verify", **route("核对审计记录的哈希链", AuditResult, 422))
 async def verify(
     engine: TenantEngine,
     request: Request,

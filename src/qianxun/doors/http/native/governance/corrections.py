@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, cast
 
-from fastapi import APIRouter, Body, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from qianxun.core.codec.wire import to_wire
@@ -27,10 +27,10 @@ from qianxun.core.governance.corrections import (
 )
 from qianxun.core.limits import CHUNK_ID_LIMIT, DOC_ID_LIMIT, MAX_ID, QUERY_LIMIT
 from qianxun.core.limits import NAME_LIMIT as SET_NAME_LIMIT
-from qianxun.doors.http.context import BaseId, TenantEngine, Writer
-from qianxun.doors.http.openapi import request_examples, returns
+from qianxun.doors.http.context import BaseId, TenantEngine
+from qianxun.doors.http.native.routes import body_examples, route, write_route
 from qianxun.doors.http.request_models import RequestModel
-from qianxun.doors.http.response_models import enveloped, listed, of, response
+from qianxun.doors.http.response_models import listed, of, response
 from qianxun.doors.http.responses import success
 from qianxun.engine.governance.corrections import DEFAULT_SET
 
@@ -84,7 +84,7 @@ class ImportedCorrections(RequestModel):
     corrections: list[dict[str, Any]] = Field(max_length=IMPORTED_AT_ONCE, description="导出的 list，原样")
 
 
-DecisionBody = Annotated[Decision, Body(openapi_examples=request_examples("decision"))]
+DecisionBody = Annotated[Decision, body_examples("decision")]
 UNSIGNED: Final = Decision()  # the body may be left out
 DEFAULT_PROPOSAL: Final = SavedProposal()
 CorrectionInfo: Final = of(Correction)
@@ -94,12 +94,10 @@ ExportedCorrections: Final = response("ExportedCorrections", list=list[dict[str,
 SavedProposalInfo: Final = response("SavedProposalInfo", set=of(EvaluationSet), case=of(Case))
 
 
-def changes(model: Any = CorrectionInfo) -> dict[str, Any]:
-    """Arguments of a route that changes something, and answers with what it made of it."""
-    return {"dependencies": [Writer], **returns(enveloped(model), 400, 404, 413, 422, 507)}
+CHANGE_ERRORS: Final = (400, 404, 413, 422, 507)
 
 
-@router.get("", summary="更正", **returns(enveloped(CorrectionPage), 404, 422))
+@router.get("", **route("更正", CorrectionPage, 404, 422))
 async def page(
     knowledge_base_id: BaseId,
     engine: TenantEngine,
@@ -120,11 +118,9 @@ async def page(
     return success({"list": to_wire(found), "next": found[-1].id if len(found) == limit else None, "counts": counts})
 
 
-@router.post("", summary="更正片段、文档，或一个问题的结果", status_code=201, **changes())
+@router.post("", **write_route("更正片段、文档，或一个问题的结果", CorrectionInfo, *CHANGE_ERRORS, status=201))
 async def add(
-    knowledge_base_id: BaseId,
-    engine: TenantEngine,
-    body: Annotated[NewCorrectionBody, Body(openapi_examples=request_examples("new_correction"))],
+    knowledge_base_id: BaseId, engine: TenantEngine, body: Annotated[NewCorrectionBody, body_examples("new_correction")]
 ) -> Response:
     """返回时已对所有检索生效。按内容认定是哪一段：文档更新、重新切分、换模型之后仍在；原文没有了就等人看。"""
     given = body.model_dump(exclude={"kind", "chunk_ids", "doc_id", "author"})
@@ -143,29 +139,29 @@ async def add(
     return success(to_wire(made), 201)
 
 
-@router.get("/export", summary="导出全部更正", **returns(enveloped(ExportedCorrections), 404, 422))
+@router.get("/export", **route("导出全部更正", ExportedCorrections, 404, 422))
 async def export(knowledge_base_id: BaseId, engine: TenantEngine) -> Response:
     """导入到另一个有同样文档的知识库，更正在那里按原文重新认定。"""
     return success({"list": await engine.governance.corrections.export(knowledge_base_id)})
 
 
-@router.post("/import", summary="导入更正", **changes(CorrectionList))
+@router.post("/import", **write_route("导入更正", CorrectionList, *CHANGE_ERRORS))
 async def import_all(
     knowledge_base_id: BaseId,
     engine: TenantEngine,
-    body: Annotated[ImportedCorrections, Body(openapi_examples=request_examples("imported_corrections"))],
+    body: Annotated[ImportedCorrections, body_examples("imported_corrections")],
 ) -> Response:
     """已有的不再收；原文不在这里的，状态为 needs_a_look。"""
     taken = await engine.governance.corrections.import_all(knowledge_base_id, body.corrections)
     return success({"list": to_wire(taken)})
 
 
-@router.get("/{correction_id}", summary="一条更正", **returns(enveloped(CorrectionInfo), 404, 422))
+@router.get("/{correction_id}", **route("一条更正", CorrectionInfo, 404, 422))
 async def get(knowledge_base_id: BaseId, correction_id: CorrectionId, engine: TenantEngine) -> Response:
     return success(to_wire(await engine.governance.corrections.get(knowledge_base_id, correction_id)))
 
 
-@router.post("/{correction_id}/undo", summary="撤销", **changes())
+@router.post("/{correction_id}/undo", **write_route("撤销", CorrectionInfo, *CHANGE_ERRORS))
 async def undo(
     knowledge_base_id: BaseId, correction_id: CorrectionId, engine: TenantEngine, body: DecisionBody = UNSIGNED
 ) -> Response:
@@ -174,7 +170,7 @@ async def undo(
     return success(to_wire(await corrections.undo(knowledge_base_id, correction_id, author=body.author)))
 
 
-@router.post("/{correction_id}/apply", summary="应用提议，或重做撤销的", **changes())
+@router.post("/{correction_id}/apply", **write_route("应用提议，或重做撤销的", CorrectionInfo, *CHANGE_ERRORS))
 async def apply(
     knowledge_base_id: BaseId, correction_id: CorrectionId, engine: TenantEngine, body: DecisionBody = UNSIGNED
 ) -> Response:
@@ -182,24 +178,26 @@ async def apply(
     return success(to_wire(await corrections.apply(knowledge_base_id, correction_id, author=body.author)))
 
 
-@router.post("/{correction_id}/move", summary="指给另一个片段", **changes())
+@router.post("/{correction_id}/move", **write_route("指给另一个片段", CorrectionInfo, *CHANGE_ERRORS))
 async def move(
     knowledge_base_id: BaseId,
     correction_id: CorrectionId,
     engine: TenantEngine,
-    body: Annotated[NewPlace, Body(openapi_examples=request_examples("new_place"))],
+    body: Annotated[NewPlace, body_examples("new_place")],
 ) -> Response:
     """用于 needs_a_look：原文改写过了，由人指出它如今是哪一段。"""
     moved = await engine.governance.corrections.move(knowledge_base_id, correction_id, body.chunk_ids)
     return success(to_wire(moved))
 
 
-@router.post("/{correction_id}/case", summary="把提议存为评测集的一题", status_code=201, **changes(SavedProposalInfo))
+@router.post(
+    "/{correction_id}/case", **write_route("把提议存为评测集的一题", SavedProposalInfo, *CHANGE_ERRORS, status=201)
+)
 async def save_as_case(
     knowledge_base_id: BaseId,
     correction_id: CorrectionId,
     engine: TenantEngine,
-    body: Annotated[SavedProposal, Body(openapi_examples=request_examples("saved_proposal"))] = DEFAULT_PROPOSAL,
+    body: Annotated[SavedProposal, body_examples("saved_proposal")] = DEFAULT_PROPOSAL,
 ) -> Response:
     """只记下该找到什么，不改变任何结果。"""
     corrections = engine.governance.corrections

@@ -10,10 +10,10 @@ from pydantic import ConfigDict, Field
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import Forbidden
 from qianxun.core.governance.quotas import LARGEST, Quota, QuotaUse
-from qianxun.doors.http.context import TenantEngine, Writer
-from qianxun.doors.http.openapi import returns
+from qianxun.doors.http.context import TenantEngine
+from qianxun.doors.http.native.routes import route, write_route
 from qianxun.doors.http.request_models import RequestModel
-from qianxun.doors.http.response_models import enveloped, of
+from qianxun.doors.http.response_models import of
 from qianxun.doors.http.responses import success
 
 router = APIRouter(tags=["配额"])
@@ -34,17 +34,12 @@ class NewQuota(RequestModel):
     searches_per_minute: Limit | None = Field(default=None, description="每分钟检索与提问的次数")
 
 
-@router.get("/v1/quota", summary="这个租户的配额与用量", **returns(enveloped(QuotaInfo)))
+@router.get("/v1/quota", **route("这个租户的配额与用量", QuotaInfo))
 async def get(engine: TenantEngine) -> Response:
     return success(to_wire(await engine.governance.quotas.get()))
 
 
-@router.put(
-    "/v1/quotas/{tenant}",
-    summary="设置一个租户的配额",
-    dependencies=[Writer],
-    **returns(enveloped(QuotaInfo), 400, 413, 422, 507),
-)
+@router.put("/v1/quotas/{tenant}", **write_route("设置一个租户的配额", QuotaInfo, 400, 413, 422, 507))
 async def put(engine: TenantEngine, request: Request, tenant: TenantName, body: NewQuota) -> Response:
     """只有在本机、还没有密钥时可以；有了密钥之后用 `qianxun quotas set`：租户不能改自己的配额。"""
     if request.state.key_id is not None:

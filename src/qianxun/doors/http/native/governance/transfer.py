@@ -14,10 +14,11 @@ from starlette.background import BackgroundTask
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.limits import MIB, NAME_LIMIT
 from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of, write_slot
+from qianxun.doors.http.native.routes import route
 from qianxun.doors.http.native.uploads import FOLDER, received
-from qianxun.doors.http.openapi import error_responses, file_form, returns
+from qianxun.doors.http.openapi import error_responses, file_form
 from qianxun.doors.http.request_models import RequestModel, answered_as_validation
-from qianxun.doors.http.responses import Envelope, success
+from qianxun.doors.http.responses import success
 from qianxun.engine.admin.transfer import export_base, import_base
 
 GZIP: Final = "application/gzip"
@@ -70,10 +71,9 @@ def _remove(file: Path) -> None:
 
 @router.post(
     "/import",
-    summary="由导出的文件新建一个知识库",
     status_code=201,
     openapi_extra={"requestBody": {"required": True, "content": file_form(ImportFields)}},
-    **returns(Envelope[Imported], 400, 404, 409, 413, 422, 507),
+    **route("由导出的文件新建一个知识库", Imported, 400, 404, 409, 413, 422, 507),
 )
 async def import_file(request: Request, engine: TenantEngine) -> Response:
     """文件先整个读过、与校验和比对，才开始写；中途失败的，写下的全部撤去。更大的文件用 `qianxun kb import`。"""

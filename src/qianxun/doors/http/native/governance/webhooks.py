@@ -11,11 +11,10 @@ from qianxun.core.codec.wire import to_wire
 from qianxun.core.governance.webhooks import Delivery, Webhook
 from qianxun.core.limits import MAX_ID
 from qianxun.doors.http.context import TenantEngine, Writer
-from qianxun.doors.http.native.bases import Deleted
-from qianxun.doors.http.openapi import returns
+from qianxun.doors.http.native.routes import Deleted, route
 from qianxun.doors.http.request_models import RequestModel
-from qianxun.doors.http.response_models import enveloped, listed, response
-from qianxun.doors.http.responses import Envelope, success
+from qianxun.doors.http.response_models import listed, response
+from qianxun.doors.http.responses import success
 
 router = APIRouter(prefix="/v1/webhooks", tags=["通知"], dependencies=[Writer])
 
@@ -41,36 +40,31 @@ class NewWebhook(RequestModel):
     knowledge_base_id: int = Field(default=0, ge=0, le=MAX_ID, description="只通知这个知识库的；0 为全部")
 
 
-@router.post(
-    "",
-    summary="登记一个通知地址",
-    status_code=201,
-    **returns(enveloped(NewWebhookInfo), 400, 404, 413, 422, 507),
-)
+@router.post("", status_code=201, **route("登记一个通知地址", NewWebhookInfo, 400, 404, 413, 422, 507))
 async def add(engine: TenantEngine, body: NewWebhook) -> Response:
     """`secret` 只显示这一次。请求头 `X-Qianxun-Signature: t=时刻,v1=十六进制` 是对“时刻.请求体”的 HMAC-SHA256。"""
     made, secret = await engine.governance.webhooks.add(body.url, body.events, knowledge_base=body.knowledge_base_id)
     return success({**to_wire(made), "secret": secret}, 201)
 
 
-@router.get("", summary="列出通知地址", **returns(enveloped(WebhookList)))
+@router.get("", **route("列出通知地址", WebhookList))
 async def list_webhooks(engine: TenantEngine) -> Response:
     return success({"list": to_wire(await engine.governance.webhooks.list())})
 
 
-@router.delete("/{webhook_id}", summary="删去一个通知地址", **returns(Envelope[Deleted], 404, 422, 507))
+@router.delete("/{webhook_id}", **route("删去一个通知地址", Deleted, 404, 422, 507))
 async def remove(engine: TenantEngine, webhook_id: WebhookId) -> Response:
     await engine.governance.webhooks.remove(webhook_id)
     return success({"deleted": True})
 
 
-@router.post("/{webhook_id}/test", summary="发一个试验的事件", **returns(enveloped(TestResult), 404, 422, 507))
+@router.post("/{webhook_id}/test", **route("发一个试验的事件", TestResult, 404, 422, 507))
 async def test(engine: TenantEngine, webhook_id: WebhookId) -> Response:
     reason = await engine.governance.webhooks.test(webhook_id)
     return success({"arrived": not reason, "reason": reason})
 
 
-@router.get("/{webhook_id}/deliveries", summary="在途的与放弃了的", **returns(enveloped(DeliveryList), 404, 422))
+@router.get("/{webhook_id}/deliveries", **route("在途的与放弃了的", DeliveryList, 404, 422))
 async def deliveries(engine: TenantEngine, webhook_id: WebhookId) -> Response:
     """新的在前；送到了的不再列出，放弃了的列一周。"""
     found: Any = await engine.governance.webhooks.deliveries(webhook_id, limit=100)
