@@ -82,6 +82,8 @@ NAMES = (
     "own_fourth_kept",
     "own_fifth",
     "own_fifth_kept",
+    "own_sixth",
+    "own_sixth_kept",
     *FILES,
     "pages_open",
     "pages_kept",

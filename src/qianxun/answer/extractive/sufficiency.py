@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Final
 
 from qianxun.answer.extractive.extractive import REFERS_BACK
-from qianxun.answer.extractive.meaning import Likeness, candidates, closest, is_of_alternative, likeness_without_names
+from qianxun.answer.extractive.meaning import (
+    ALIKE,
+    Likeness,
+    candidates,
+    closest,
+    is_of_alternative,
+    is_of_other_number,
+    likeness_without_names,
+)
 from qianxun.answer.extractive.other_subjects import narrowed
 from qianxun.answer.extractive.passage_lines import Line, lines
 from qianxun.answer.extractive.record_heads import people, record_subjects
@@ -142,7 +150,7 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     absent = [word for word in words if all(coverage(word, one.line.folded) < 0.8 for one in own)]
     # What only lines about something else say is not said of the subject.
     is_enough = fit >= ENOUGH[query.kind] and not (evidence.subject and absent) and not _lacks_thing(evidence, fit)
-    is_enough = is_enough and not _lacks_attribute(evidence) and _offers_kind(evidence)
+    is_enough = is_enough and not _lacks_attribute(evidence) and _offers_kind(evidence) and not _is_of_other(evidence)
     lacks_result = query.is_computed and not _states_result(evidence.scored)
     if is_enough and not lacks_result and (likeness is None or _chance(evidence, fit, likeness) >= SURE):
         return Sufficiency(True, fit)
@@ -170,24 +178,70 @@ def _chance(evidence: ReadEvidence, fit: float, likeness: Likeness) -> float:
     return 1 / (1 + math.exp(-(BY_FIT * share + BY_MEANING * alike + OFFSET)))
 
 
-def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> ScoredLine | None:
-    """The line that probably answers, where none surely does: it lacks little of the question, or means the same.
+def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> tuple[ScoredLine, ...]:
+    """The lines that probably answer, where none surely does: they lack little of the question, or mean the same.
 
-    None where the question's time is another, the figure that it asks for is missing, or it is about something else.
+    None where the question's time is another, the figure or the thing that it asks for is missing, or they are about
+    something else.
     """
     query, least = evidence.query, ENOUGH[evidence.query.kind]
-    offered = [one for one in candidates(evidence.scored) if not is_of_alternative(query, one.line)]
+    offered = [
+        one
+        for one in candidates(evidence.scored)
+        if not is_of_alternative(query, one.line) and not is_of_other_number(query, one.line)
+    ]
     if evidence.subject or not offered:
-        return None
+        return ()
     first = offered[0]  # fits best
-    is_near = first.fit >= PROBABLE * least and _names_all(query, first.line) and has_wanted_kind(query, first.line)
+    is_near = first.fit >= PROBABLE * least and _names_all(query, first.line) and _is_of_kind(query, first)
     if likeness is None:
-        return first if is_near else None
+        return (first,) if is_near else ()
     bare = partial(likeness_without_names, likeness, query.text, names=evidence.names)
-    meant, alike = closest(bare, offered, evidence.scored)
-    if meant.is_meant and has_wanted_kind(query, meant.scored.line):
-        return meant.scored
-    return first if is_near and alike[0] >= (BARELY_ALIKE if first.fit >= least else RATHER_ALIKE) else None
+    meant = closest(bare, offered)
+    if meant.is_meant and _is_of_kind(query, meant.scored) and not _lacks_wanted_thing(query, meant.scored.line):
+        return _together(meant.scored, meant.beside, first)
+    is_alike = is_near and bare([first.line])[0] >= (BARELY_ALIKE if first.fit >= least else RATHER_ALIKE)
+    return _together(first, meant.scored) if is_alike else ()
+
+
+def followed(evidence: ReadEvidence, likeness: Likeness | None, documents: Collection[str]) -> tuple[ScoredLine, ...]:
+    """The line that probably answers one question of several, in the documents that answer the others: what is asked in
+    one breath is mostly about one thing, which only the first question may name."""
+    offered = [
+        one
+        for one in candidates(evidence.scored)
+        if one.line.passage.doc_id in documents and _is_of_kind(evidence.query, one)
+    ]
+    if likeness is None or not offered:
+        return ()
+    bare = partial(likeness_without_names, likeness, evidence.query.text, names=evidence.names)
+    meant = closest(bare, offered)
+    return (
+        (meant.scored,) if meant.alike >= ALIKE and not _lacks_wanted_thing(evidence.query, meant.scored.line) else ()
+    )
+
+
+def _is_of_kind(query: EvidenceQuery, scored: ScoredLine) -> bool:
+    return scored.has_figure and has_wanted_kind(query, scored.line)
+
+
+def _together(*found: ScoredLine | None) -> tuple[ScoredLine, ...]:
+    """Lines that may each be the place, the likeliest first. What else is shown is of the same document."""
+    shown = {one.line.at: one for one in found if one is not None}
+    best = next(iter(shown.values())).line.passage
+    return tuple(one for one in shown.values() if one.line.passage.doc_id == best.doc_id)
+
+
+def _lacks_wanted_thing(query: EvidenceQuery, line: Line) -> bool:
+    """Returns True if the question names what it asks for (销售费用 of 销售费用是多少), and the line's passage does not
+    say it. Everyday words for what is done are said otherwise in documents; what is asked for is mostly called so."""
+    ends = [found.start() for found in cue("which.asks").finditer(query.folded)]
+    named = [term for term in query.terms if term.share == 1.0 and not term.parts]
+    wanted = [term for term in named if any(query.folded.endswith(term.text, 0, end) for end in ends)]
+    wanted = [
+        term for term in wanted if not any(term.text != other.text and term.text in other.text for other in wanted)
+    ]
+    return any(term_coverage(term, line, query) < AROUND for term in wanted[-1:])
 
 
 def _lacks_thing(evidence: ReadEvidence, fit: float) -> bool:
@@ -213,6 +267,16 @@ def _offers_kind(evidence: ReadEvidence) -> bool:
         return True
     least = NEAR_BEST * max(one.fit for one in own)
     return any(has_wanted_kind(evidence.query, one.line, by_measure=False) for one in own if one.fit >= least)
+
+
+def _is_of_other(evidence: ReadEvidence) -> bool:
+    """Returns True if the best line for a fact is about another grade or edition than the question's. A row of a table
+    has its own in its cells."""
+    own = [one for one in evidence.scored if one.is_own]
+    if evidence.query.kind != "fact" or not own:
+        return False
+    best = max(own, key=lambda one: one.fit).line
+    return not best.is_row and is_of_other_number(evidence.query, best)
 
 
 def _things(query: EvidenceQuery) -> list[Term]:
