@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from qianxun.answer.assemble import passage
@@ -59,8 +60,13 @@ class Writing:
     base: OpenBase
     state: AnswerState
     generator: AnswerGenerator
-    context: AnswerContext
+    with_table: bool = False  # a model is given the rows of the table that has an answer
     degraded: tuple[Degraded, ...] = ()
+
+    @cached_property
+    def context(self) -> AnswerContext:
+        """What it may be made of; not assembled for an answer that is ready."""
+        return AnswerContext() if self.state.is_direct else context_of(self.state, with_table=self.with_table)
 
     async def whole(self) -> Answer:
         """The answer. Where a model fails the sources' own sentences answer, and ``degraded`` names it."""
@@ -158,7 +164,6 @@ class Writing:
 
 async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     model, failed = await writer(answering.base)
-    context = AnswerContext() if state.is_direct else context_of(state, with_table=model is not None)
     exact = _from_cells(state.table) if state.table is not None and state.has_exact_answer else None
     style = str(answering.base.about.config.get("prompt") or "")
     generator = AnswerGenerator(
@@ -170,7 +175,7 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
         check=answering.check,
         exact_parts=state.exact_parts,
     )
-    return Writing(answering.base, state, generator, context, failed)
+    return Writing(answering.base, state, generator, model is not None, failed)
 
 
 async def likeness_of(base: OpenBase) -> Likeness | None:

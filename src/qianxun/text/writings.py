@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Final, Literal
 
@@ -87,24 +88,31 @@ def _has_sounds(sounds: tuple[str, ...], folded: str) -> bool:
 
 
 @cache
-def _by_character() -> dict[str, str]:
-    alike: dict[str, str] = {}
+def _alike() -> dict[str, frozenset[str]]:
+    """Character → those of the same sound."""
+    alike: dict[str, frozenset[str]] = {}
     for marks in _sounds().values():
         for mark in marks:
-            alike[mark] = alike.get(mark, "") + marks
+            alike[mark] = alike.get(mark, frozenset()).union(marks)
     return alike
 
 
 def _is_misspelt(word: str, folded: str) -> bool:
     """One character is another of the same sound."""
-    return any(plain_analyser().has_word(found) for pattern in _misspellings(word) for found in pattern.findall(folded))
+    return any(plain_analyser().has_word(found) for at in range(len(word)) for found in _with_another(word, at, folded))
 
 
-@lru_cache(maxsize=256)  # patterns are kilobytes each
-def _misspellings(word: str) -> tuple[re.Pattern[str], ...]:
-    """By the place of the character that may be another. Cached here: `re` keeps fewer patterns than a question has."""
-    alike = _by_character()
-    return tuple(
-        re.compile(f"{re.escape(word[:at])}[{re.escape(alike.get(mark, mark))}]{re.escape(word[at + 1 :])}")
-        for at, mark in enumerate(word)
-    )
+def _with_another(word: str, at: int, folded: str) -> Iterator[str]:
+    """What a text has in place of a word, but for the character at one place, which is another of the same sound.
+
+    By looking for the rest of the word: a pattern of all such characters takes longer to make than a text to read.
+    """
+    before, after = word[:at], word[at + 1 :]
+    alike, lead = _alike().get(word[at], frozenset()), 0 if before else 1
+    place = folded.find(before or after, lead)
+    while place >= 0:
+        start, end = place - lead, place - lead + len(word)
+        if folded[start + at : start + at + 1] in alike and folded.startswith(after, start + at + 1):
+            yield folded[start:end]
+            place = end + lead - 1
+        place = folded.find(before or after, place + 1)

@@ -159,7 +159,8 @@ def _picked(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> list[ScoredL
         if chosen and news[best.line.at] < least:
             break
         chosen.append(best)
-        left = [pick for pick in left if pick is not best and not _repeats(pick, best)]
+        # Being new adds nothing to what a line is worth: one that is worth less is not chosen any more.
+        left = [pick for pick in left if worth[pick.line.at] >= least and pick is not best and not _repeats(pick, best)]
     return chosen
 
 

@@ -28,7 +28,8 @@ HEADERS: Final = 0.35
 TYPE: Final = 0.25
 WORDS_IN: Final = {"title": 0.4, "headers": 0.3, "content": 0.3}
 
-LOOKED_AT: Final = 60  # tables whose structure is read, the best by words and meaning
+# Tables whose structure is compared, the best by words and meaning: twice as many as may be shown, within these bounds.
+FEWEST_COMPARED, MOST_COMPARED = 30, 60
 _LONGEST_LABEL: Final = 20  # characters of a cell that may be the name of something
 Value = TypeVar("Value")
 
@@ -122,9 +123,15 @@ class TableCandidates:
         return _keyword_match(self.questions[0].keywords, self.tables[key].names)
 
 
+def compared_tables(most_results: int) -> int:
+    """How many tables are compared by structure; not by ``top_k``, on which the order may not depend."""
+    return min(MOST_COMPARED, max(FEWEST_COMPARED, 2 * most_results))
+
+
 async def table_candidates(
-    base: OpenBase, evidence: Evidence, questions: Sequence[TableSearchQuery], weight: float
+    base: OpenBase, evidence: Evidence, questions: Sequence[TableSearchQuery], weight: float, most: int = MOST_COMPARED
 ) -> TableCandidates:
+    """The first ``most`` tables of the evidence."""
     pinned = {found.chunk.key: found for found in await evidence.pinned()}
     keys, cache = list(dict.fromkeys([*pinned, *evidence.fused.keys.tolist()])), base.tables
     table_of = await stored(base, cache.table_of, tables.of_chunks, keys)
@@ -133,7 +140,7 @@ async def table_candidates(
         if key in table_of:
             chunks.setdefault(table_of[key], []).append(key)
     await evidence.chunks([key for key in keys if key not in table_of])  # notes which of them have been deleted
-    first = list(chunks)[:LOOKED_AT]
+    first = list(chunks)[:most]
     heads = await stored(base, cache.heads, tables.heads, first)
     read_ = await evidence.chunks([chunks[table][0] for table in first])
     best = {chunk.key: Found(chunk, evidence.fused.score(chunk.key), "", {}) for chunk in read_} | pinned
@@ -247,7 +254,7 @@ def _shared(text: str, other: str) -> set[int]:
     return {place for at in begins for place in (at, at + 1)}
 
 
-# A question is compared with sixty titles, and the same titles with every question.
+# A question is compared with dozens of titles, and the same titles with every question.
 
 
 @cached_texts(2_048, longest=200)

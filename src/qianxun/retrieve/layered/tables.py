@@ -40,9 +40,9 @@ from qianxun.retrieve.layered.ladder import (
 )
 from qianxun.retrieve.layered.search import UNRELATED, LayeredSearch, credit, result_of, run_layered, with_pinned
 from qianxun.retrieve.layered.table_fit import (
-    LOOKED_AT,
     Structure,
     TableCandidates,
+    compared_tables,
     stored,
     table_candidates,
 )
@@ -73,7 +73,7 @@ async def search_tables(
     last: list[_Layers] = []
 
     async def search(state: LayeredSearch) -> tuple[Sequence[LayeredResult], LadderResult]:
-        layers = _Layers(state, chosen.structure_weight)
+        layers = _Layers(state, chosen.structure_weight, compared_tables(ladder.cap))
         last[:] = [layers]
         steps = {
             "structure": layers.structure,
@@ -95,6 +95,7 @@ class _Layers:
 
     state: LayeredSearch
     weight: float  # of the structure
+    compared: int  # tables whose structure is compared
     heads: dict[str, TableHead] = field(default_factory=dict)  # of the results, by their table's id
     _own: TableCandidates | None = None
     _first: dict[int, TableCandidates] = field(default_factory=dict)  # as the first layer found each table
@@ -127,7 +128,7 @@ class _Layers:
             return rest
         texts = zip(expansions, evidence.criteria.weights, strict=True)
         questions = [read_question(expansion.text).for_table_search(words) for expansion, words in texts]
-        found = await table_candidates(self.state.base, evidence, questions, self.weight)
+        found = await table_candidates(self.state.base, evidence, questions, self.weight, self.compared)
         admitted = dict(rest)
         for key, candidate in found.tables.items():
             by = credit(expansions, candidate.found.chunk, evidence.criteria.folded)
@@ -143,8 +144,8 @@ class _Layers:
         while self._own is None:
             evidence = await self.state.evidence(depth)
             question = read_question(self.state.plan.queries[0].text).for_table_search(evidence.criteria.weights[0])
-            found = await table_candidates(self.state.base, evidence, [question], self.weight)
-            if len(found.tables) >= LOOKED_AT or evidence.candidates.is_all or depth >= DEEPEST:
+            found = await table_candidates(self.state.base, evidence, [question], self.weight, self.compared)
+            if len(found.tables) >= self.compared or evidence.candidates.is_all or depth >= DEEPEST:
                 self._own = found
             depth *= 4
         return self._own
