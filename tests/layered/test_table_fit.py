@@ -11,6 +11,7 @@ from qianxun.retrieve.layered.table_fit import (
     HEADERS,
     TITLE,
     TYPE,
+    compared_tables,
     keyword_match,
     names_fit,
     names_of,
@@ -88,3 +89,7 @@ def test_keywords_are_looked_for_in_title_headers_and_content() -> None:
     assert keyword_match([], names, ROWS) == 0.0
     untitled = names_of("", PRICES, "| 品名 |\n| 中性笔 |")
     assert keyword_match(["库存"], untitled, "| 品名 |\n| 中性笔 |") == pytest.approx(0.3 / 0.6)
+
+
+def test_twice_as_many_tables_are_compared_as_may_be_shown() -> None:
+    assert [compared_tables(most) for most in (1, 15, 20, 30, 100)] == [30, 30, 40, 60, 60]

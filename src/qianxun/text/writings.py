@@ -1,4 +1,4 @@
-"""Other writings of a word: 10年 for 十年, nianjia or 年价 for 年假."""
+"""Other writings of a word: 10年 for 十年, nianjia for 年假, 保销 for 报销."""
 
 from __future__ import annotations
 
