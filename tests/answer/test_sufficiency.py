@@ -214,9 +214,3 @@ def test_a_line_that_is_labelled_by_what_is_asked_comes_first() -> None:
 def test_a_share_of_something_is_not_how_much_it_is() -> None:
     assert not AnswerGenerator().generate("总价是多少？", _passages(("采购", CONTRACT))).is_sure
     assert "30%" in AnswerGenerator().generate("预付款是多少？", _passages(("采购", CONTRACT))).answer
-
-
-def test_a_document_called_by_a_common_word_is_not_named_by_every_question_with_it() -> None:
-    passages = _passages(("物业.md", "物业费每月每平方米2.8元。装修押金5000元，由业主交纳。"))
-    assert not AnswerGenerator().generate("物业公司叫什么名字？", passages).is_sure
-    assert read("物业费是多少？", passages).query.names == ()

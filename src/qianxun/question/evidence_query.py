@@ -206,15 +206,9 @@ def named_documents(folded: str, doc_names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_name(start: str, name: str) -> bool:
-    if len(start) < 2 or start in listed("filler.evidence") or _is_common_noun(start):
+    if len(start) < 2 or start in listed("filler.evidence"):
         return False
     return start == name or len(start) >= max(_SHORTEST_NAME, (len(name) + 2) // 3)
-
-
-def _is_common_noun(word: str) -> bool:
-    """Returns True for what many documents speak of: 物业.md is not what 物业公司叫什么 names."""
-    (_, tag), *more = plain_analyser().tagged(word)
-    return not more and plain_analyser().has_word(word) and not tag.startswith(_PROPER)
 
 
 def _is_part(start: str, part: str) -> bool:

@@ -291,12 +291,8 @@ class KnowledgeGraph:
 
     def relations_among(self, entities: Sequence[int]) -> Numbers:
         """The rows of relations with both ends among these."""
-        if not len(entities):
-            return _NONE
-        is_among = np.zeros(len(self), dtype=np.bool_)
-        is_among[entities] = True
-        rows = np.concatenate([self.relations_by_entity.of(row) for row in entities])
-        return np.unique(rows[is_among[self.relations.source[rows]] & is_among[self.relations.target[rows]]])
+        rows = self.relation_rows(entities)
+        return rows[np.isin(self.relations.source[rows], entities) & np.isin(self.relations.target[rows], entities)]
 
     @cached_property
     def relations_by_entity(self) -> Grouped:

@@ -73,7 +73,7 @@ def _visited(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Matc
     """How often a walk from the named entities comes to each node. Another wording of a question mostly names the same
     entities and relations: its walk is the same, and is not walked again."""
     start, fits = _start(graph, question, matches), TypeFits(graph, question)
-    rows = np.flatnonzero(start > 0)
+    rows = np.flatnonzero(start)
     key = (rows.tobytes(), start[rows].tobytes())
     known = graph.walks.get(key)
     if known is not None and np.array_equal(fits(known.kinds), known.fits):
@@ -81,7 +81,7 @@ def _visited(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Matc
         visited[known.rows] = known.scores
         return visited
     visited = walk(graph.transitions, start, fits)
-    reached, kinds = np.flatnonzero(visited > 0), fits.kinds
+    reached, kinds = np.flatnonzero(visited), fits.kinds
     graph.walks.put(key, Walked(kinds, fits(kinds), reached, visited[reached]))
     return visited
 
@@ -144,7 +144,7 @@ def _chunks(graph: KnowledgeGraph, visited: Scores, on_paths: Mapping[int, float
 
 
 def _best(visited: Scores) -> dict[int, float]:
-    found = np.flatnonzero(visited > 0)
+    found = np.flatnonzero(visited)
     if len(found) > SHOWN:  # no more need be sorted than may be shown
         found = found[visited[found] >= np.partition(visited[found], len(found) - SHOWN)[len(found) - SHOWN]]
     order = found[np.lexsort((found, -visited[found]))][:SHOWN]

@@ -81,7 +81,7 @@ def walk(graph: Transitions, start: Scores, fit: TypeFit) -> Scores:
 
 
 def _step(graph: Transitions, here: Scores, fit: TypeFit) -> Scores:
-    front = np.flatnonzero(here > 0)  # by comparison: numpy finds what is true five times as fast
+    front = np.flatnonzero(here)
     if len(front) > FRONTIER:
         order = np.lexsort((front, -here[front]))
         front = np.sort(front[order[:FRONTIER]])
