@@ -235,3 +235,9 @@ def test_what_fits_barely_is_doubted_where_it_means_something_else() -> None:
 def test_among_the_lines_of_a_passage_the_one_that_tells_something_else_than_its_topic_is_chosen() -> None:
     tower = [passage("云岭大厦是一座办公楼。云岭大厦总建筑面积为十万平方米。建筑师为北方建筑事务所。", score=0.9)]
     assert "北方建筑事务所" in AnswerGenerator().generate("云岭大厦的建筑师是谁", tower).answer
+
+
+def test_another_grade_or_edition_is_no_answer() -> None:
+    notice = [passage("学校定于10月17日组织五年级学生开展研学活动。", "研学活动")]
+    assert AnswerGenerator().generate("五年级什么时候开展研学活动", notice).form == "extractive"
+    assert AnswerGenerator().generate("六年级什么时候开展研学活动", notice).is_declined

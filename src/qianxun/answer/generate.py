@@ -18,7 +18,7 @@ from qianxun.answer.draft import LONGEST_REPLY, AnswerDraft, ReplyReader, as_eve
 from qianxun.answer.extractive.extractive import Quoted, extract, extract_sides
 from qianxun.answer.extractive.meaning import Likeness
 from qianxun.answer.extractive.sentence_scores import ScoredLine
-from qianxun.answer.extractive.sufficiency import ReadEvidence, Sufficiency, enough, followed, nearest, probable, read
+from qianxun.answer.extractive.sufficiency import ReadEvidence, Sufficiency, enough, nearest, probable, read
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.answer.verify.sentence_check import declines
@@ -211,8 +211,8 @@ class AnswerGenerator:
         quoted = extract(evidence.query, evidence.scored) if sufficiency else ()
         if quoted:
             return sufficiency, _joined(quoted)
-        likely = () if sufficiency or self.only_sure else probable(evidence, self.likeness)
-        if likely:
+        likely = None if sufficiency or self.only_sure else probable(evidence, self.likeness)
+        if likely is not None:
             return sufficiency, _probably(query, likely)
         return sufficiency, declined(query, nearest=nearest(evidence))
 
@@ -230,20 +230,11 @@ class AnswerGenerator:
         reason = f"资料没有讲到：{'、'.join(missing)}" if missing else ""
         sufficiency = Sufficiency(len(missing) < len(questions), fit, reason)
         likely = [
-            () if verdict or self.only_sure else probable(evidence, self.likeness)
+            None if verdict or self.only_sure else probable(evidence, self.likeness)
             for (_, evidence), verdict in zip(readings, verdicts, strict=True)
         ]
         if not sufficiency and not any(likely):
             return None
-        answering = {
-            one.passage.doc_id
-            for (_, evidence), verdict in zip(readings, verdicts, strict=True)
-            for one in (extract(evidence.query, evidence.scored) if verdict else ())
-        } | {one.line.passage.doc_id for found in likely for one in found}
-        likely = [
-            found or (() if verdict or self.only_sure else followed(evidence, self.likeness, answering))
-            for found, (_, evidence), verdict in zip(likely, readings, verdicts, strict=True)
-        ]
         draft = AnswerDraft()
         for at, (part, evidence) in enumerate(readings):
             draft.add(f"{_NEW_PART if at else ''}{quotable(part)}：")
@@ -253,8 +244,10 @@ class AnswerGenerator:
                 numbers, _ = draft.number([replace(row, number=-_MOST_ROWS * (at + 1) + row.number) for row in rows])
                 draft.add(quotable(text), numbers)
                 continue
-            if likely[at]:
-                _point(draft, _PROBABLE if _HAN.search(query) else _PROBABLE_IN_ENGLISH, likely[at])
+            if (line := likely[at]) is not None:
+                draft.add(_PROBABLE if _HAN.search(query) else _PROBABLE_IN_ENGLISH)
+                numbers, _ = draft.number((line.line.passage,))
+                draft.add(_placed(line), numbers)
                 continue
             if not verdicts[at]:
                 draft.add(f"{NOT_FOUND}相关内容。" if _HAN.search(query) else "not in the sources.")
@@ -302,26 +295,22 @@ def declined(query: str, reason: str = "", nearest: ScoredLine | None = None) ->
     if nearest is None:
         return Answer(text, form="declined", reason=reason)
     return replace(
-        _pointing(f"{text}\n{_NEAREST if is_chinese else _NEAREST_IN_ENGLISH}", (nearest,), "declined"), reason=reason
+        _pointing(f"{text}\n{_NEAREST if is_chinese else _NEAREST_IN_ENGLISH}", nearest, "declined"), reason=reason
     )
 
 
-def _probably(query: str, found: Sequence[ScoredLine]) -> Answer:
-    return _pointing(_PROBABLE if _HAN.search(query) else _PROBABLE_IN_ENGLISH, found, "probable")
+def _probably(query: str, line: ScoredLine) -> Answer:
+    lead = _PROBABLE if _HAN.search(query) else _PROBABLE_IN_ENGLISH
+    return _pointing(lead, line, "probable")
 
 
-def _pointing(lead: str, found: Sequence[ScoredLine], form: Form) -> Answer:
+def _pointing(lead: str, scored: ScoredLine, form: Form) -> Answer:
+    """A sentence of the sources under its document and heading, cited."""
     draft = AnswerDraft()
-    _point(draft, lead, found)
-    return draft.answer(form)
-
-
-def _point(draft: AnswerDraft, lead: str, found: Sequence[ScoredLine]) -> None:
-    """Adds sentences of the sources, each under its document and heading, cited."""
     draft.add(lead)
-    for scored in found:
-        numbers, _ = draft.number((scored.line.passage,))
-        draft.add(_placed(scored), numbers)
+    numbers, _ = draft.number((scored.line.passage,))
+    draft.add(_placed(scored), numbers)
+    return draft.answer(form)
 
 
 def _placed(scored: ScoredLine) -> str:

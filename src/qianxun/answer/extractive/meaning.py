@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from qianxun.answer.extractive.passage_lines import Line
 from qianxun.answer.extractive.sentence_scores import ScoredLine
+from qianxun.core.answer_types import Passage
 from qianxun.question.evidence_query import EvidenceQuery
 from qianxun.question.words import entries
 
@@ -21,11 +22,8 @@ Likeness: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """How alike in meaning a question is to each of some texts, as a cosine."""
 
 BY_WORDS, BY_SEARCH = 8, 16  # lines that are compared: those that fit best, and those of the passages found first
-ALIKE: Final = 0.5  # the least cosine of a line that means what is asked
-BY_LEAD: Final = 1.5  # what a point of cosine over any other line is worth
-MEANT: Final = 0.68  # of a cosine and its lead
-NAMED: Final = 0.66  # the least cosine where only lines of one document can be it
-BESIDE: Final = 0.08  # of a cosine: a line that is so little less alike is shown as well
+CHOSEN, NAMED, ALIKE = 0.55, 0.66, 0.75  # cosines of lines that mean what is asked: see `Meant.is_meant`
+LEAD: Final = 0.1  # of a cosine over that of any line of another document
 _SHOWN: Final = 200  # characters of a line that are compared
 _BODY: Final = 4  # characters at the end of a body's name, without what kind of body it is
 _BODIES: Final = re.compile(r"([^\W\d]{2,30}?)(?:有限责任公司|股份有限公司|有限公司|集团)")
@@ -53,8 +51,8 @@ def shown(line: Line) -> str:
 
 
 def candidates(scored: Iterable[ScoredLine]) -> list[ScoredLine]:
-    """The lines that may mean what is asked: of its subject and its time."""
-    usable = [one for one in scored if one.is_own and one.is_timely and one.line.text.strip()]
+    """The lines that may mean what is asked: of its subject, its time and its kind of figure."""
+    usable = [one for one in scored if one.is_own and one.is_timely and one.has_figure and one.line.text.strip()]
     by_words = sorted(usable, key=lambda one: -one.fit)[:BY_WORDS]
     by_search = sorted(usable, key=lambda one: (-one.line.passage.score, one.line.at))[:BY_SEARCH]
     return list({one.line.at: one for one in (*by_words, *by_search)}.values())
@@ -62,36 +60,46 @@ def candidates(scored: Iterable[ScoredLine]) -> list[ScoredLine]:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """The line that is most alike in meaning. ``lead``: over any other line of its subject. Where documents do not say
-    what is asked, many lines are alike to the question, and none of them much more than the others. ``is_chosen``:
-    lines of other documents could have been it, too; where only those of one can, whom or what the question names, the
-    most alike of these need not be alike."""
+    """The line that is most alike in meaning; ``leads`` where no line of any other document is nearly as alike: what
+    many documents could mean is none of them. ``is_chosen``: lines of other documents could have been it, too; where
+    only those of one can, whom or what the question names, the most alike of these need not be alike."""
 
     scored: ScoredLine
     alike: float
-    lead: float
+    leads: bool
     is_chosen: bool
-    beside: ScoredLine | None = None  # that is nearly as alike
 
     @property
     def is_meant(self) -> bool:
-        return self.alike >= (ALIKE if self.is_chosen else NAMED) and self.alike + BY_LEAD * self.lead >= MEANT
+        return self.alike >= ALIKE or (self.leads and self.alike >= (CHOSEN if self.is_chosen else NAMED))
 
 
-def closest(likeness: Callable[[Sequence[Line]], Sequence[float]], offered: Sequence[ScoredLine]) -> Meant:
-    """The closest of the lines that are ``offered``. How sure the search was says little: everyday words find nothing
-    surely."""
+def closest(
+    likeness: Callable[[Sequence[Line]], Sequence[float]],
+    offered: Sequence[ScoredLine],
+    scored: Iterable[ScoredLine],
+) -> tuple[Meant, Sequence[float]]:
+    """The closest of the lines that are ``offered``, and how alike each of them is. It leads over the lines that the
+    search found first in other documents as well, whatever they are about. How sure the search was says little:
+    everyday words find nothing surely."""
     alike = likeness([one.line for one in offered])
-    ranked = sorted(zip(alike, offered, strict=True), key=lambda pair: (-pair[0], pair[1].line.at))
-    best, scored = ranked[0]
-    second, beside = ranked[1] if len(ranked) > 1 else (0.0, None)
+    best = max(range(len(offered)), key=lambda at: alike[at])
+    rivals = _rivals(offered[best].line.passage, scored) if CHOSEN <= alike[best] < ALIKE else []
+    leads = bool(rivals) and alike[best] - max(likeness(rivals)) >= LEAD
     is_chosen = len({one.line.passage.doc_id for one in offered}) > 1
-    return Meant(scored, best, best - second, is_chosen, beside if best - second <= BESIDE else None)
+    return Meant(offered[best], alike[best], leads, is_chosen), alike
+
+
+def _rivals(passage: Passage, scored: Iterable[ScoredLine]) -> list[Line]:
+    """The lines of other documents that the search found first; of other passages, where there is but this document."""
+    elsewhere = [one.line for one in scored if one.line.passage.number != passage.number and one.line.text.strip()]
+    others = [line for line in elsewhere if line.passage.doc_id != passage.doc_id]
+    return sorted(others or elsewhere, key=lambda line: (-line.passage.score, line.at))[:BY_SEARCH]
 
 
 def is_of_other_number(query: EvidenceQuery, line: Line) -> bool:
     """Returns True if the question's number of a grade or an edition is nowhere around a line, and another one of that
-    is: 五年级 for 六年级, 2024版 for 2022版."""
+    is: 五年级 for 六年级."""
     around = f"{line.name}\n{line.heading}\n{line.around}"
     wanted = ((found.group(), found.group("of")) for found in _NUMBERED.finditer(query.folded))
     return any(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -12,7 +12,6 @@ from typing import Final
 
 from qianxun.answer.extractive.extractive import REFERS_BACK
 from qianxun.answer.extractive.meaning import (
-    ALIKE,
     Likeness,
     candidates,
     closest,
@@ -178,11 +177,10 @@ def _chance(evidence: ReadEvidence, fit: float, likeness: Likeness) -> float:
     return 1 / (1 + math.exp(-(BY_FIT * share + BY_MEANING * alike + OFFSET)))
 
 
-def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> tuple[ScoredLine, ...]:
-    """The lines that probably answer, where none surely does: they lack little of the question, or mean the same.
+def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> ScoredLine | None:
+    """The line that probably answers, where none surely does: it lacks little of the question, or means the same.
 
-    None where the question's time is another, the figure or the thing that it asks for is missing, or they are about
-    something else.
+    None where the question's time is another, the figure that it asks for is missing, or it is about something else.
     """
     query, least = evidence.query, ENOUGH[evidence.query.kind]
     offered = [
@@ -191,57 +189,16 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> tuple[
         if not is_of_alternative(query, one.line) and not is_of_other_number(query, one.line)
     ]
     if evidence.subject or not offered:
-        return ()
+        return None
     first = offered[0]  # fits best
-    is_near = first.fit >= PROBABLE * least and _names_all(query, first.line) and _is_of_kind(query, first)
+    is_near = first.fit >= PROBABLE * least and _names_all(query, first.line) and has_wanted_kind(query, first.line)
     if likeness is None:
-        return (first,) if is_near else ()
+        return first if is_near else None
     bare = partial(likeness_without_names, likeness, query.text, names=evidence.names)
-    meant = closest(bare, offered)
-    if meant.is_meant and _is_of_kind(query, meant.scored) and not _lacks_wanted_thing(query, meant.scored.line):
-        return _together(meant.scored, meant.beside, first)
-    is_alike = is_near and bare([first.line])[0] >= (BARELY_ALIKE if first.fit >= least else RATHER_ALIKE)
-    return _together(first, meant.scored) if is_alike else ()
-
-
-def followed(evidence: ReadEvidence, likeness: Likeness | None, documents: Collection[str]) -> tuple[ScoredLine, ...]:
-    """The line that probably answers one question of several, in the documents that answer the others: what is asked in
-    one breath is mostly about one thing, which only the first question may name."""
-    offered = [
-        one
-        for one in candidates(evidence.scored)
-        if one.line.passage.doc_id in documents and _is_of_kind(evidence.query, one)
-    ]
-    if likeness is None or not offered:
-        return ()
-    bare = partial(likeness_without_names, likeness, evidence.query.text, names=evidence.names)
-    meant = closest(bare, offered)
-    return (
-        (meant.scored,) if meant.alike >= ALIKE and not _lacks_wanted_thing(evidence.query, meant.scored.line) else ()
-    )
-
-
-def _is_of_kind(query: EvidenceQuery, scored: ScoredLine) -> bool:
-    return scored.has_figure and has_wanted_kind(query, scored.line)
-
-
-def _together(*found: ScoredLine | None) -> tuple[ScoredLine, ...]:
-    """Lines that may each be the place, the likeliest first. What else is shown is of the same document."""
-    shown = {one.line.at: one for one in found if one is not None}
-    best = next(iter(shown.values())).line.passage
-    return tuple(one for one in shown.values() if one.line.passage.doc_id == best.doc_id)
-
-
-def _lacks_wanted_thing(query: EvidenceQuery, line: Line) -> bool:
-    """Returns True if the question names what it asks for (销售费用 of 销售费用是多少), and the line's passage does not
-    say it. Everyday words for what is done are said otherwise in documents; what is asked for is mostly called so."""
-    ends = [found.start() for found in cue("which.asks").finditer(query.folded)]
-    named = [term for term in query.terms if term.share == 1.0 and not term.parts]
-    wanted = [term for term in named if any(query.folded.endswith(term.text, 0, end) for end in ends)]
-    wanted = [
-        term for term in wanted if not any(term.text != other.text and term.text in other.text for other in wanted)
-    ]
-    return any(term_coverage(term, line, query) < AROUND for term in wanted[-1:])
+    meant, alike = closest(bare, offered, evidence.scored)
+    if meant.is_meant and has_wanted_kind(query, meant.scored.line):
+        return meant.scored
+    return first if is_near and alike[0] >= (BARELY_ALIKE if first.fit >= least else RATHER_ALIKE) else None
 
 
 def _lacks_thing(evidence: ReadEvidence, fit: float) -> bool:
