@@ -22,6 +22,7 @@ import numpy as np
 
 from benchmarks.passages import MODEL, passages
 from benchmarks.peers.material import embedded, questions, spread
+from qianxun.core.options import BM25
 from qianxun.core.types import EVERYTHING, Attributes, IndexBatch, IndexEntry, IndexStamp, Terms, Vectors
 from qianxun.index.embedded.index import EmbeddedIndex, create
 from qianxun.models.local.embedding import LocalEmbedding
@@ -71,7 +72,7 @@ def parts(index: EmbeddedIndex, terms: Sequence[Terms], vectors: Vectors, texts:
     return {
         "analyse": cpu_ms(asked, lambda n: analyse_query(texts[n])),
         "nearest": cpu_ms(asked, lambda n: index._nearest(vectors[n], DEPTH, EVERYTHING, "content")),
-        "match": cpu_ms(asked, lambda n: index._match(terms[n], DEPTH, EVERYTHING, "any")),
+        "match": cpu_ms(asked, lambda n: index._match(terms[n], DEPTH, EVERYTHING, "any", BM25)),
     }
 
 

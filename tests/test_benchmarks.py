@@ -296,7 +296,7 @@ def test_vectors_that_are_not_embedded_are_unit_mixtures_of_real_ones_from_a_see
 @needs_data
 def test_the_three_backends_answer_alike_in_one_run() -> None:
     done = ran("benchmarks.backends", "--count", "200", "--questions", "3")
-    report = json.loads(done.stdout)
+    (report,) = json.loads(done.stdout)
     assert report["same_first_ten"] == {"postgres": 1.0, "milvus": 1.0}
     assert set(report["cpu_seconds"]) == {"embedded", "postgres", "milvus"}
     assert all(ours > 0 for costs in report["cpu_seconds"].values() for ours, _ in costs.values())

@@ -128,7 +128,9 @@ async def everything(engine: Engine, kb: int, queries: Sequence[str], hidden: Se
         found[f"content {state.doc_id}"] = await engine.contents.document(kb, state.doc_id)
         found[f"chunks {state.doc_id}"] = await engine.chunks(kb, state.doc_id)
     graph = await engine.graph(kb)
-    found["entities"], found["relations"], found["communities"] = graph.entities, graph.relations, graph.communities
+    # Types are numbered as they come, as chunks are: by the order in which documents were written.
+    named = replace(graph.relations, type=np.array(graph.types)[graph.relations.type])
+    found["entities"], found["relations"], found["communities"] = graph.entities, named, graph.communities
     for doc_id in (*hidden[:2], "从未有过"):
         found[f"unknown {doc_id}"] = await _tried(engine.document(kb, doc_id))
         found[f"unknown chunks {doc_id}"] = await _tried(engine.chunks(kb, doc_id))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,8 +74,14 @@ async def examine(folder: Path) -> tuple[list[str], bool]:
         return broken, True
 
 
-def rot(place: Path, rounds: int, seed: int) -> Rot:
-    """Half of the rounds flip a bit in the database, half in its write-ahead log."""
+def places(data: bytearray, text: bytes) -> list[int]:
+    """Where the bytes of a text are."""
+    found = [match.start() for match in re.finditer(re.escape(text), data)]
+    return [start + offset for start in found for offset in range(len(text))]
+
+
+def rot(place: Path, rounds: int, seed: int, text: str = "") -> Rot:
+    """Half of the rounds flip a bit in the database, half in its write-ahead log: anywhere, or where it has a text."""
     logging.getLogger("qianxun").setLevel(logging.CRITICAL)
     closed, crashed, damaged = place / "closed", place / "crashed", place / "damaged"
     asyncio.run(write(closed, crashed))
@@ -83,7 +90,7 @@ def rot(place: Path, rounds: int, seed: int) -> Rot:
         sound, name = (closed, "qianxun.db") if number % 2 else (crashed, "qianxun.db-wal")
         shutil.copytree(sound, damaged)
         data = bytearray((damaged / name).read_bytes())
-        at = chance.randrange(len(data))
+        at = chance.choice(places(data, text.encode())) if text else chance.randrange(len(data))
         data[at] ^= 1 << chance.randrange(8)
         (damaged / name).write_bytes(data)
         broken, was_told = asyncio.run(examine(damaged))

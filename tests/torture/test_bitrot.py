@@ -21,7 +21,7 @@ def test_no_other_text_is_given_out_and_nothing_is_gone_without_a_word(tmp_path:
 
 def test_the_checker_sees_what_no_checksum_guards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checksums, "is_sound_chunk", lambda *_: True)
-    assert any("another text" in one for one in rot(tmp_path, 80, seed=2).broken)
+    assert any("another text" in one for one in rot(tmp_path, 16, seed=2, text="参保人员").broken)
 
 
 def test_the_checker_sees_a_loss_that_nobody_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
