@@ -27,9 +27,10 @@ from qianxun.engine.settings import load as settings_of
 from qianxun.evaluation.calibration import expected_calibration_error, fit
 from qianxun.evaluation.dataset import Dataset, limited, load
 from qianxun.evaluation.experiment import run
+from qianxun.question.question import read as read_question
 from qianxun.retrieve.fuse import with_weights
 from qianxun.retrieve.layered.search import LayeredSearch
-from qianxun.retrieve.layered.table_fit import table_candidates, table_question
+from qianxun.retrieve.layered.table_fit import table_candidates
 from qianxun.retrieve.query_plan import plan_query
 
 SETS = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "beir"
@@ -123,7 +124,7 @@ async def samples(settings: Settings, dataset: Dataset) -> list[Sample]:
         for query, text in dataset.queries.items():
             asked = await plan_query(base, text, options)
             evidence = await LayeredSearch(base, base.serving, asked, options, "table").evidence()
-            question = table_question(text, evidence.criteria.weights[0])
+            question = read_question(text).for_table_search(evidence.criteria.weights[0])
             tables = await table_candidates(base, evidence, [question], weight)
             for key, candidate in tables.tables.items():
                 chunk = candidate.found.chunk

@@ -170,7 +170,7 @@ async def speeds(
             await few.of(name, lambda index=index, vector=vector: index.nearest(vector, 15, HUNDREDTH))
         await match.of("bare_statement", lambda words=words: bare_match(connections, state, words))
         await nearest.of("bare_statement", lambda vector=vector: bare_nearest(connections, state, vector))
-    await connections.let_go()
+    await connections.release_soon()
     return {"match": match.told(), "nearest": nearest.told(), "nearest_of_1_percent": few.told()}
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from qianxun.core.types import BM25, Terms
-from qianxun.index.postgres.postings import GRAMS, NORMS, WORDS, counted, term_hash
+from qianxun.index.bm25 import NORMS, norm_codes
+from qianxun.index.postgres.postings import GRAMS, WORDS, counted, term_hash
 from qianxun.index.postgres.server import Server, Tx, bigints
 from qianxun.text.chinese import index_grams, index_words
 
@@ -47,7 +48,7 @@ async def alternatives(
             took.append(time.perf_counter() - start)
         times = {"p50_ms": float(np.median(took)) * 1000, "cpu_ms": spent() / len(terms) * 1000}
         report.setdefault(name, {}).update({kind: round(value, 2) for kind, value in times.items()})
-    await server.let_go()
+    await server.release_soon()
     return report
 
 
@@ -64,7 +65,7 @@ def _loaded(tx: Tx, texts: Sequence[str], report: dict[str, Any]) -> tuple[dict[
         for name, cut in ((WORDS, index_words), (GRAMS, index_grams)):
             held = counted([cut(text) for text in part])
             lengths[name] += int(held.lengths.sum())
-            norms = np.searchsorted(NORMS, held.lengths, side="right") - 1
+            norms = norm_codes(held.lengths)
             hashes = np.array([term_hash(name, term) for term in held.terms] or [0], dtype=np.int64)
             columns = (hashes[held.term], held.place + first, held.times, norms[held.place])
             lines = ("\t".join(map(str, row)) for row in zip(*(column.tolist() for column in columns), strict=True))

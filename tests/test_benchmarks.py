@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,6 +38,24 @@ def ran(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A benchmark as people run it; it must succeed."""
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=240)
+
+
+def imported(script: Path) -> list[tuple[str, str]]:
+    """Modules of ours that a script imports names from, and those names."""
+    froms = [node for node in ast.walk(ast.parse(script.read_text("utf-8"))) if isinstance(node, ast.ImportFrom)]
+    return [(str(node.module), alias.name) for node in froms for alias in node.names if is_ours(str(node.module))]
+
+
+def is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("qianxun", "benchmarks")
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "tests/torture", "tests/llm_check", "examples"])
+def test_scripts_that_run_rarely_import_what_there_is(folder: str) -> None:
+    names = [name for script in sorted((ROOT / folder).rglob("*.py")) for name in imported(script)]
+    missing = [(module, name) for module, name in names if not hasattr(import_module(module), name)]
+    assert names
+    assert [f"{module}.{name}" for module, name in missing if find_spec(f"{module}.{name}") is None] == []
 
 
 @needs_data
