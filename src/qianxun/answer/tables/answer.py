@@ -179,9 +179,12 @@ def _open(query: TableQuery, sheet: Sheet, read: Understood) -> int:
 
 
 def _requested_rows(query: TableQuery, sheet: Sheet) -> int:
-    """The characters of 哪家店 or 哪些卡 that say what the rows are: as their column is called, or all of them end."""
+    """The characters of 哪家店 or 哪些卡 that say what the rows are: as their column is called, or all of them end; of
+    员工, where they are people with a post."""
     if sheet.label is None:
         return 0
+    if (people := _requested_people(query, sheet, sheet.label)) != 0:
+        return people
     name = plain(sheet.columns[sheet.label].name)
     cells = [cell for row, cell in enumerate(sheet.plain_cells(sheet.label)) if cell and row not in sheet.totals]
     for hit in _WHICH.finditer(query.text):
@@ -191,6 +194,14 @@ def _requested_rows(query: TableQuery, sheet: Sheet) -> int:
             if len(noun) == size and is_kind:
                 return span(hit.start(), hit.end() + size)
     return 0
+
+
+def _requested_people(query: TableQuery, sheet: Sheet, label: int) -> int:
+    """The characters of 工资最高的员工: a column of 姓名 need not say that these are employees, where others do: 部门."""
+    if not cue("table.person_column").search(sheet.columns[label].name):
+        return 0
+    is_staff = any(cue("table.staff_column").search(column.name) for column in sheet.columns)
+    return union(span(*hit.span()) for hit in cue("table.staff").finditer(query.text)) if is_staff else 0
 
 
 def _requested_unit(query: TableQuery, sheet: Sheet, read: Understood) -> int:
