@@ -197,7 +197,7 @@ def _requested_rows(query: TableQuery, sheet: Sheet) -> int:
 
 
 def _requested_people(query: TableQuery, sheet: Sheet, label: int) -> int:
-    """The characters of 工资最高的员工: the names of people (姓名) need not be called so, where columns tell it: 岗位."""
+    """The characters of 工资最高的员工: a column of names (姓名) need not call them so, where others tell it: 岗位."""
     if not cue("table.person_column").search(sheet.columns[label].name):
         return 0
     is_staff = any(cue("table.staff_column").search(column.name) for column in sheet.columns)
