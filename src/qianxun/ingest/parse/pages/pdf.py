@@ -50,7 +50,7 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     document = _open(path)
     try:
         if len(document) > limits.pages:
-            raise TooLarge(f"文档超过 {limits.pages} 页", hint="请拆分文件，或调大 pages 上限")
+            raise TooLarge(f"文档超过 {limits.pages} 页", hint="请拆分文件")
         notes: list[str] = []
         pages = list(_pages(document, path, limits, on_page, notes))
         headings = _bookmarks(document)
