@@ -56,11 +56,11 @@ class Scene:
 
 def scene_of(query: TableQuery, sheet: Sheet) -> Scene:
     about = sheet.about_in(query.text)
-    met = [(c, found) for c, name in enumerate(sheet.names) if _is_named(found := match_column(name, query.text))]
     met = [
         (c, found)
-        for c, found in met
-        if found.verbatim or found.mask & ~about or _is_named_by_head(c, found, query.text, sheet)
+        for c, name in enumerate(sheet.names)
+        if (_is_named(found := match_column(name, query.text)) and (found.verbatim or found.mask & ~about))
+        or _is_named_by_head(c, found, query.text, sheet)
     ]
     met = [(c, found) for c, found in met if not _is_of_thing(c, found, query.text, sheet)]
     cells = sheet.cells_in(query.text)
@@ -104,6 +104,9 @@ def _is_named_by_head(column: int, met: Match, text: str, sheet: Sheet) -> bool:
     if len(heads) != 1 or not sheet.is_measure(column) or _goes_on(places, runs(sheet.about_in(text))):
         return False
     (head,) = heads
+    rest = cue("table.unsaid").sub("", met.rest)  # 销量 of 2024年销量(台), where there is no other year
+    if len(rest) > met.matched or cue("decisive.any").search(rest) or cue("table.kind_of_value").fullmatch(head):
+        return False
     alike = [c for c, name in enumerate(sheet.names) if _ends_in(name, head)]
     return alike == [column] and not any(sheet.is_total(c) for c in range(len(sheet.columns)))
 
