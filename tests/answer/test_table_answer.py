@@ -240,6 +240,7 @@ ANSWERED = [
     (SALARIES, "奖金最高的是谁", "max", "王强"),
     (PRICES, "销量最高的型号", "max", "JS-20"),  # of the only year that the table has
     (PRICES, "总销量是多少", "sum", "10400台"),
+    (PRICES, "KJ-500 的交货期是多久", "lookup", "10天"),
     (PRICES, "净化器的平均单价", "average", "1649元"),
     (PRICES, "单价低于1000元的产品", "filter", "加湿器"),
     (PRICES, "交货期最长的产品", "max", "净化器"),
@@ -259,6 +260,10 @@ ANSWERED = [
     (SPECIFICATION, "型号B的颜色", "lookup", "白色"),
     (SPECIFICATION, "型号A和型号B的额定功率分别是多少", "lookup", "500W、800W"),
 ]
+
+
+def test_how_long_leaves_nothing_over() -> None:
+    assert ask("KJ-500的交货期是多久", PRICES).leftover == ""
 
 
 @pytest.mark.parametrize(("held", "question", "operation", "text"), ANSWERED)

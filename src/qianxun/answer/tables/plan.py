@@ -58,11 +58,11 @@ def _whole(query: TableQuery, read: Understood | Unsure) -> Understood | Unsure:
         return read
     plan = read.plan
     cells = len(plan.against) or len(plan.rows or ()) * len(plan.outputs)
-    joined, each = (
+    joined, distributive = (
         [hit for hit in cue(name).finditer(query.text) if not span(*hit.span()) & read.explained]
         for name in ("several.joined", "several.each")  # 每 of a column called 每小时费用 asks for one cell
     )
-    if cells < max(questions_in(query.text), 1 + len(joined), 2 if each else 1):
+    if cells < max(questions_in(query.text), 1 + len(joined), 2 if distributive else 1):
         return Unsure("问题里不止一问", tuple(plan.rows or ())[:10])
     return read
 
