@@ -28,6 +28,13 @@ def test_every_setting_is_documented_with_its_default() -> None:
         assert told[name] == shown, name
 
 
+def test_a_refused_file_is_sent_to_settings_that_there_are() -> None:
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "src/qianxun/ingest").rglob("*.py"))
+    advised = re.findall(r"调[大小高低]\s*([^\s，；。\"]+)", sources)
+    assert {"parsing.seconds", "parsing.file_megabytes", "parsing.characters"} <= set(advised)
+    assert set(advised) <= set(names())
+
+
 def test_the_map_names_every_package() -> None:
     written = (DOCS / "architecture.md").read_text("utf-8")
     for package in (ROOT / "src" / "qianxun").rglob("__init__.py"):

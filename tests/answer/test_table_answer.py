@@ -55,6 +55,29 @@ STAFF = table(
     "赵六|女|财务部|会计|2019-01-10|12000|33",
     "钱七|男|市场部|经理|2017-05-05|22000|41",
 )
+SALARIES = table(
+    "工资表",
+    "工号|姓名|部门|基本工资(元)|绩效奖金(元)|入职日期",
+    "1001|张伟|市场部|15000|3000|2019-03-01",
+    "1002|李娜|市场部|8000|1200|2021-06-15",
+    "1003|王强|技术部|28000|6000|2017-09-10",
+    "1004|赵敏|技术部|20000|4000|2020-01-06",
+)
+PAYROLL = table("7月", "姓名|基本工资|绩效奖金|应发合计", "张伟|15000|3000|18000", "李娜|14000|9000|23000")
+SUPPLIES = table("办公用品", "品名|单价（元）|库存数量", "复印纸|24.5|120", "硒鼓|320|12", "签字笔|2.8|560")
+HALLS = table(
+    "会议室", "会议室|容纳人数|投影仪|每小时费用（元）", "牡丹厅|30|有|200", "兰花厅|12|有|100", "竹苑|6|无|50"
+)
+PRICES = table(
+    "产品价目表",
+    "产品|型号|含税单价(元)|交货期(天)|2024年销量(台)",
+    "净化器|KJ-300|1299|7|3200",
+    "净化器|KJ-500|1999|10|1800",
+    "加湿器|JS-20|399|5|5400",
+)
+ATTENDANCE = table("各班出勤", "班级|缺勤人数", "一班|3", "二班|5")
+GRADES = table("薪酬", "姓名|基本工资|岗位工资", "张伟|5000|3000", "李娜|4000|9000")
+VISITORS = table("访客登记", "姓名|来访次数", "张伟|5", "李娜|9")
 FINANCE = table(
     "主要财务数据（单位：万元）",
     "项目|2023年|2022年|同比增减",
@@ -202,6 +225,30 @@ ANSWERED = [
     (STAFF, "那张三的月薪呢", "lookup", "15000元"),
     (STAFF, "张三拿多少月薪", "lookup", "15000元"),
     (PAY, "研发的绩效总和", "sum", "8000元"),  # the company that made the table is no unit
+    (SALARIES, "工资最高的是谁", "max", "王强"),  # the title has the word, too, and only one column ends in it
+    (SALARIES, "工资最低的员工是谁", "min", "李娜"),
+    (SALARIES, "最高工资是多少", "max", "28000元"),
+    (SALARIES, "工资前三名", "top", "王强、赵敏、张伟"),
+    (SALARIES, "工资最高的两个人是谁", "top", "王强、赵敏"),
+    (SALARIES, "市场部平均工资", "average", "11500元"),
+    (SALARIES, "市场部平均薪资是多少", "average", "11500元"),
+    (SALARIES, "技术部工资合计", "sum", "48000元"),
+    (SALARIES, "全公司工资总额", "sum", "71000元"),
+    (SALARIES, "工资超过15000元的有谁", "filter", "王强、赵敏"),
+    (SALARIES, "工资高于10000元的员工有几个", "count", "3"),
+    (SALARIES, "张伟和李娜的工资差多少", "difference", "7000元"),
+    (SALARIES, "奖金最高的是谁", "max", "王强"),
+    (PRICES, "销量最高的型号", "max", "JS-20"),  # of the only year that the table has
+    (PRICES, "总销量是多少", "sum", "10400台"),
+    (PRICES, "KJ-500 的交货期是多久", "lookup", "10天"),
+    (PRICES, "净化器的平均单价", "average", "1649元"),
+    (PRICES, "单价低于1000元的产品", "filter", "加湿器"),
+    (PRICES, "交货期最长的产品", "max", "净化器"),
+    (HALLS, "费用最低的会议室", "min", "竹苑"),
+    (HALLS, "牡丹厅每小时多少钱", "lookup", "200元"),  # 每 is a word of the column
+    (HALLS, "没有投影仪的会议室是哪个", "filter", "竹苑"),
+    (SUPPLIES, "硒鼓还有多少库存", "lookup", "12"),
+    (SALARIES, "工资表里有几个部门", "count", "2"),  # the table is named, and no column
     (FINANCE, "2022年净利润", "lookup", "1,500.00万元"),
     (FINANCE, "2023年营业收入比2022年多多少", "difference", "2345.67万元"),
     (FINANCE, "研发费用2023年和2022年分别是多少", "lookup", "800.00万元、600.00万元"),
@@ -213,6 +260,10 @@ ANSWERED = [
     (SPECIFICATION, "型号B的颜色", "lookup", "白色"),
     (SPECIFICATION, "型号A和型号B的额定功率分别是多少", "lookup", "500W、800W"),
 ]
+
+
+def test_how_long_leaves_nothing_over() -> None:
+    assert ask("KJ-500的交货期是多久", PRICES).leftover == ""
 
 
 @pytest.mark.parametrize(("held", "question", "operation", "text"), ANSWERED)
@@ -254,6 +305,15 @@ DECLINED = [
     (BRANCHES, "上海分公司二部的销售额"),
     (BRANCHES, "西北京分公司的销售额"),
     (BRANCHES, "李娜负责哪个分公司"),  # not whom it says
+    (PAYROLL, "工资最高的是谁"),  # 基本工资 is a part of what is paid
+    (GRADES, "工资最高的是谁"),
+    (GRADES, "平均工资是多少"),
+    (PRICES, "2023年销量最高的型号"),
+    (PRICES, "不含税单价低于1000元的产品"),
+    (ATTENDANCE, "人数最多的班级"),  # not of those who are absent
+    (SALARIES, "税后工资最高的是谁"),
+    (SALARIES, "加班工资合计"),
+    (VISITORS, "来访次数最多的员工是谁"),  # nothing says that these are employees
     (STAFF, "李四光的月薪"),
     (STAFF, "欧阳张三的月薪"),
     (STAFF, "小张三的月薪"),
@@ -266,6 +326,19 @@ DECLINED = [
     (MEDICINES, "今天天气怎么样"),
     (MEDICINES, ""),
 ]
+
+
+@pytest.mark.parametrize("question", ["单价最高的会议室是哪个", "库存最少的会议室", "会议室的平均单价"])
+def test_the_name_of_a_file_does_not_make_rows_of_what_another_of_its_tables_has(question: str) -> None:
+    file = "办公用品与会议室"
+    answer = answer_from_tables(question, [TableInput("a", SUPPLIES, file), TableInput("b", HALLS, file)])
+    assert not answer.sure
+
+
+def test_the_table_whose_rows_are_asked_for_answers() -> None:
+    tables = [TableInput("a", SUPPLIES, "办公用品与会议室"), TableInput("b", HALLS, "办公用品与会议室")]
+    answer = answer_from_tables("最便宜的会议室是哪个", tables)
+    assert (answer.sure, answer.text) == (True, "竹苑")
 
 
 @pytest.mark.parametrize(("held", "question"), DECLINED)

@@ -116,6 +116,14 @@ def test_a_document_is_shown_and_deleted_by_its_name(handbook: Run, tmp_path: Pa
     assert handbook("show", "index.md", "--kb", "手册").code == 2
 
 
+def test_what_was_given_with_a_document_is_shown_with_it(handbook: Run, tmp_path: Path) -> None:
+    (tmp_path / "通知.md").write_text("中秋节放假三天。", "utf-8")
+    given = ("--meta", "年份=2025", "--tag", "放假", "--type", "通知", "--user", "u1", "--label", "group:人事")
+    assert handbook("add", tmp_path / "通知.md", "--kb", "手册", *given).code == 0
+    shown = handbook("show", "通知.md", "--kb", "手册").out
+    assert all(part in shown for part in ("年份=2025", "标签 放假", "类型 通知", "用户 u1", "访问 group:人事"))
+
+
 def test_a_base_follows_a_folder(handbook: Run, tmp_path: Path) -> None:
     folder = tmp_path / "资料"
     folder.mkdir()

@@ -121,3 +121,11 @@ def test_documents_are_labelled_by_name(handbook: Run) -> None:
     assert "制度.md" in handbook("access", "list", "--kb", "手册").out
     assert handbook("access", "clear", "制度.md", "--kb", "手册", "--json").json["documents"][0]["labels"] == []
     assert handbook("access", "set", "没有这份", "--kb", "手册").code == 2
+
+
+def test_a_file_of_another_kind_is_called_so(handbook: Run, tmp_path: Path) -> None:
+    (tmp_path / "图.png").write_bytes(b"\x89PNG\r\n\xff")
+    assert "不是凭证" in handbook("receipts", "verify", tmp_path / "图.png").err
+    refused = handbook("kb", "import", tmp_path / "图.png").err
+    assert "不是知识库文件" in refused
+    assert "gzip" not in refused

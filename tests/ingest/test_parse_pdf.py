@@ -75,6 +75,33 @@ def test_heads_and_page_numbers_go_and_the_figures_at_the_edges_of_pages_stay(tm
     assert [line for line in lines(file) if "合计" in line] == [f"合计金额：{amount} 元" for amount in amounts]
 
 
+def test_a_clause_that_every_paragraph_ends_in_is_no_foot(tmp_path: Path) -> None:
+    clause = "逾期未检的须说明原因，并签字后归档。"
+    file = pdf(
+        tmp_path / "手册.pdf",
+        [
+            text(50, 820, "某某公司 内部资料")
+            + "".join(
+                text(50, 780 - 60 * at, f"设备{page}{at}每周巡检，责任人为王强。") + text(50, 765 - 60 * at, clause)
+                for at in range(8)
+            )
+            + text(280, 20, f"第 {page + 1} 页")
+            for page in range(6)
+        ],
+    )
+    whole = "".join(lines(file))
+    assert whole.count(clause) == 6 * 8
+    assert "内部资料" not in whole
+    assert "页" not in whole
+
+
+def test_a_title_that_the_head_of_every_page_repeats_stays(tmp_path: Path) -> None:
+    rest = "".join(text(50, 700 - 20 * at, f"第{at}项说明各不相同。") for at in range(9))
+    first = text(50, 820, "巡检手册") + text(50, 800, "甲公司") + text(50, 780, "乙部门") + text(50, 760, "巡检手册")
+    pages = [first + rest, *(text(50, 820, "巡检手册") + rest for _ in range(4))]
+    assert "".join(lines(pdf(tmp_path / "手册.pdf", pages))).count("巡检手册") == 1
+
+
 def test_what_was_filled_into_a_form_or_typed_onto_a_page_is_taken_in(tmp_path: Path) -> None:
     filled, typed = ("\ufeff李四光".encode("utf-16-be").hex(), "\ufeff同意".encode("utf-16-be").hex())
     annotations = (

@@ -183,6 +183,38 @@ async def _ids(engine: Engine, kb: int) -> list[str]:
     return [one.chunk.doc_id for one in (await engine.retrieve(kb, QUERY)).results]
 
 
+@pytest.mark.parametrize(
+    ("old", "target"),
+    [
+        ("差旅费管理办法2019.md", "差旅费管理办法（2019）"),
+        ("差旅费管理办法-2019版.docx", "差旅费管理办法"),
+        ("差旅费管理办法_2019.pdf", "差旅费管理办法（2019年修订）"),
+        ("差旅费·管理办法 (2019).txt", "差旅费管理办法（2019）"),
+    ],
+)
+def test_what_is_replaced_is_known_however_its_file_writes_the_edition(tmp_path: Path, old: str, target: str) -> None:
+    async def ids() -> list[str]:
+        async with opened(tmp_path) as (engine, kb):
+            new = f"第三条 一线城市住宿费标准为每天 650 元。\n\n本规定自2024年1月1日起施行，《{target}》同时废止。"
+            await engine.add_documents(kb, [Document("old", OLD, name=old), Document("new", new, name="差旅规定.md")])
+            return [one.chunk.doc_id for one in (await engine.retrieve(kb, QUERY)).results]
+
+    assert set(asyncio.run(ids())) == {"new"}
+
+
+def test_another_name_that_ends_in_a_year_is_not_replaced(tmp_path: Path) -> None:
+    async def ids() -> list[str]:
+        async with opened(tmp_path) as (engine, kb):
+            new = (
+                "一线城市住宿费标准为每天 650 元。\n\n本规定自2024年1月1日起施行，《差旅费管理办法（2019）》同时废止。"
+            )
+            other = Document("other", "一线城市住宿费标准见附件。", name="差旅费管理办法解读2019.md")
+            await engine.add_documents(kb, [other, Document("new", new, name="差旅规定.md")])
+            return [one.chunk.doc_id for one in (await engine.retrieve(kb, QUERY)).results]
+
+    assert set(asyncio.run(ids())) == {"new", "other"}
+
+
 def test_one_that_will_begin_is_hidden_only_where_it_takes_anothers_place(tmp_path: Path) -> None:
     later = date.today() + timedelta(days=400)
     says = f"一线城市住宿费标准为 900 元。本办法自{later.year}年{later.month}月{later.day}日起施行。"

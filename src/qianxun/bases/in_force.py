@@ -22,7 +22,9 @@ from qianxun.records import listing
 from qianxun.records.governance import validity
 from qianxun.text.document_names import by_name, document_title, first_letters, plain_name
 
-_EDITION: Final = re.compile(r"\s?[（(【\[][^（）()【】\[\]]{1,20}[）)】\]]$")  # 差旅办法（2019年修订）
+_EDITION: Final = re.compile(  # 差旅办法（2019年修订）; as files are called, also 差旅办法2019, 差旅办法-2019版
+    r"\s?[（(【\[][^（）()【】\[\]]{1,20}[）)】\]]$|[-_—\s]?(?:19|20)\d\d年?(?:版|修订版?|修订稿|试行)?$"
+)
 DAYS: Final = 8  # for which it is remembered what is in force
 
 
@@ -149,16 +151,24 @@ def _named(tx: Connection, knowledge_base: int, targets: Iterable[str]) -> dict[
     letters = set().union(*(first_letters(target.strip("《》")) for target in targets)) if targets else set()
     documents = listing.names_beginning(tx, knowledge_base, letters)
     called = by_name(documents)
+    spelled: dict[str, set[str]] = {}
     titles: dict[str, set[str]] = {}
     for doc_id, name in documents:
+        spelled.setdefault(_letters(document_title(name)), set()).add(doc_id)
         titles.setdefault(_without_edition(document_title(name)), set()).add(doc_id)
     names = dict(documents)
     found: dict[str, set[tuple[str, str]]] = {}
     for target in targets:
         written = target.strip("《》 ")
-        ids = called.get(written) or called.get(plain_name(written)) or titles.get(_without_edition(written), set())
+        exactly = called.get(written) or called.get(plain_name(written)) or spelled.get(_letters(written))
+        ids = exactly or titles.get(_without_edition(written), set())
         found[target] = {(doc_id, document_title(names[doc_id])) for doc_id in ids}
     return found
+
+
+def _letters(name: str) -> str:
+    """A name without the marks that names of files leave out or write otherwise: 考勤规定（2021） is 考勤规定2021."""
+    return "".join(filter(str.isalnum, plain_name(name)))
 
 
 def _without_edition(title: str) -> str:

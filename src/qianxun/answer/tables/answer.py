@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.answer.tables.fitness import broken, misfit
-from qianxun.answer.tables.match import match_column, places
+from qianxun.answer.tables.match import match, match_column, places
 from qianxun.answer.tables.periods import shown_parts, with_wholes
 from qianxun.answer.tables.plan import decisive, read_question
 from qianxun.answer.tables.run import Outcome, Unanswerable, run, with_unit
@@ -57,6 +57,7 @@ def answer_from_tables(
         if stop():
             raise OutOfTime
         tried.append(_try(query, table, sure))
+    tried = [_of_own_rows(query, one, tried) for one in tried]
     certain = [one for one in tried if one.answer.sure]
     if not certain:
         nearest = max(
@@ -74,10 +75,33 @@ def answer_from_tables(
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """What one table answers, and which characters of the question it leaves unexplained."""
+    """What one table answers, which characters of the question it leaves unexplained, and which of them only its
+    surroundings explain."""
 
     answer: TableAnswer
+    sheet: Sheet
     open: int
+    around: int = 0
+
+
+def _of_own_rows(query: TableQuery, one: _Tried, tried: Sequence[_Tried]) -> _Tried:
+    """Declined where what is asked for are the rows of another table: 单价最高的会议室, of a table of things to buy in
+    a file that is called 办公用品与会议室."""
+    if not one.answer.sure:
+        return one
+    words = [query.text[start:end] for start, end in runs(one.around) if end - start > 1]
+    others = [name for other in tried if other is not one for name in _names_of_rows(other.sheet)]
+    word = next((word for word in words if word in others), None)
+    if word is None:
+        return one
+    reason = f"“{word}”是另一张表里的"
+    return replace(one, answer=_declined(reason, one.answer.table, one.answer.rows[:10], 0.2))
+
+
+def _names_of_rows(sheet: Sheet) -> list[str]:
+    """What a table calls its rows: by the column that names them, and by its title."""
+    label = [] if sheet.label is None else [plain(sheet.columns[sheet.label].name)]
+    return [*label, plain(sheet.table.title)]
 
 
 def _explains_more(one: _Tried, other: _Tried) -> bool:
@@ -92,8 +116,11 @@ def _try(query: TableQuery, table: TableInput | Sheet, sure: float) -> _Tried:
         sheet = Sheet(replace(sheet.given, table=whole), parts)
     read = read_question(query, sheet) if len(sheet) else Unsure("表格没有数据行")
     if isinstance(read, Unsure):
-        return _Tried(_declined(read.reason, table.id, read.rows, 0.1 if read.rows else 0.0), query.informative)
-    return _Tried(_answer(query, sheet, read, sure), _open(query, sheet, read))
+        nearest = _declined(read.reason, table.id, read.rows, 0.1 if read.rows else 0.0)
+        return _Tried(nearest, sheet, query.informative)
+    open_ = _open(query, sheet, read)
+    own = read.explained | match(plain(sheet.table.title), query.text).mask | _requested_rows(query, sheet)
+    return _Tried(_answer(query, sheet, read, sure), sheet, open_, query.unexplained(own) & ~open_)
 
 
 def _answer(query: TableQuery, sheet: Sheet, read: Understood, sure: float) -> TableAnswer:
@@ -179,9 +206,12 @@ def _open(query: TableQuery, sheet: Sheet, read: Understood) -> int:
 
 
 def _requested_rows(query: TableQuery, sheet: Sheet) -> int:
-    """The characters of 哪家店 or 哪些卡 that say what the rows are: as their column is called, or all of them end."""
+    """The characters of 哪家店 or 哪些卡 that say what the rows are: as their column is called, or all of them end; of
+    员工, where they are people with a post."""
     if sheet.label is None:
         return 0
+    if (people := _requested_people(query, sheet, sheet.label)) != 0:
+        return people
     name = plain(sheet.columns[sheet.label].name)
     cells = [cell for row, cell in enumerate(sheet.plain_cells(sheet.label)) if cell and row not in sheet.totals]
     for hit in _WHICH.finditer(query.text):
@@ -191,6 +221,14 @@ def _requested_rows(query: TableQuery, sheet: Sheet) -> int:
             if len(noun) == size and is_kind:
                 return span(hit.start(), hit.end() + size)
     return 0
+
+
+def _requested_people(query: TableQuery, sheet: Sheet, label: int) -> int:
+    """The characters of 工资最高的员工: a column of names (姓名) need not call them so, where others tell it: 岗位."""
+    if not cue("table.person_column").search(sheet.columns[label].name):
+        return 0
+    is_staff = any(cue("table.staff_column").search(column.name) for column in sheet.columns)
+    return union(span(*hit.span()) for hit in cue("table.staff").finditer(query.text)) if is_staff else 0
 
 
 def _requested_unit(query: TableQuery, sheet: Sheet, read: Understood) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from qianxun.answer.tables.conditions import Unclear, numeric_conditions
+from qianxun.answer.tables.conditions import Unclear, had_conditions, numeric_conditions
 from qianxun.answer.tables.lookup import look_up, look_up_pair
 from qianxun.answer.tables.match import places
 from qianxun.answer.tables.scene import (
@@ -58,8 +58,11 @@ def _whole(query: TableQuery, read: Understood | Unsure) -> Understood | Unsure:
         return read
     plan = read.plan
     cells = len(plan.against) or len(plan.rows or ()) * len(plan.outputs)
-    joined = [hit for hit in cue("several.joined").finditer(query.text) if not span(*hit.span()) & read.explained]
-    if cells < max(questions_in(query.text), 1 + len(joined), 2 if cue("several.each").search(query.text) else 1):
+    joined, distributive = (
+        [hit for hit in cue(name).finditer(query.text) if not span(*hit.span()) & read.explained]
+        for name in ("several.joined", "several.each")  # 每 of a column called 每小时费用 asks for one cell
+    )
+    if cells < max(questions_in(query.text), 1 + len(joined), 2 if distributive else 1):
         return Unsure("问题里不止一问", tuple(plan.rows or ())[:10])
     return read
 
@@ -107,7 +110,7 @@ def _work(scene: Scene) -> Understood | None:
     if scene.free("aggregate.added") is not None:
         raise Unclear("不知道要相加的是哪一列")
     is_list = scene.free("several.listing") is not None
-    if numeric or (is_list and (scene.cells or scene.columns)):
+    if numeric or (is_list and (scene.cells or scene.columns)) or _asks_which_has(scene):
         return _filter(scene, numeric)
     return _ordinal(scene)
 
@@ -338,6 +341,13 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
     cues = span(*listing.span()) if listing else 0
     plan = Plan("filter" if conditions else "list", tuple(conditions), tuple(outputs))
     return finish(scene, plan, cues, entities(scene, outputs))
+
+
+def _asks_which_has(scene: Scene) -> bool:
+    """没有投影仪的会议室是哪个: the rows that have, or lack, what a column says of every row."""
+    if scene.free("several.which_one") is None:
+        return False
+    return bool(had_conditions(scene.query.text, scene.sheet, scene.mentions))
 
 
 def _refuse_labels(scene: Scene) -> None:

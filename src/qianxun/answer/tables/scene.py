@@ -15,13 +15,14 @@ from qianxun.answer.tables.conditions import (
     had_conditions,
     worded_conditions,
 )
-from qianxun.answer.tables.match import Match, match_column
+from qianxun.answer.tables.match import Match, Name, match_column
 from qianxun.answer.tables.sheet import CellMention, Sheet
 from qianxun.core.layered_types import Condition, Plan, Understood
 from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue
 
 _BRACKETED: Final = re.compile(r"\([^()]*\)$")
+_BY_HEAD: Final = 0.64  # the least share of a name that its head counts for, where no other column has that head
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,12 @@ class Scene:
 
 def scene_of(query: TableQuery, sheet: Sheet) -> Scene:
     about = sheet.about_in(query.text)
-    met = [(c, found) for c, name in enumerate(sheet.names) if _is_named(found := match_column(name, query.text))]
-    met = [(c, found) for c, found in met if found.verbatim or found.mask & ~about]
+    met = [
+        (c, found)
+        for c, name in enumerate(sheet.names)
+        if (_is_named(found := match_column(name, query.text)) and (found.verbatim or found.mask & ~about))
+        or _is_named_by_head(c, found, query.text, sheet)
+    ]
     met = [(c, found) for c, found in met if not _is_of_thing(c, found, query.text, sheet)]
     cells = sheet.cells_in(query.text)
     cell_spans = [place for cell in cells for place in runs(cell.mask)]
@@ -88,6 +93,30 @@ def _is_of_thing(column: int, met: Match, text: str, sheet: Sheet) -> bool:
 def _is_named(met: Match) -> bool:
     is_named = (met.matched >= 2 and met.share >= 0.5) or (met.verbatim and met.matched >= 1)
     return is_named and not cue("decisive.any").search(met.rest)
+
+
+def _is_named_by_head(column: int, met: Match, text: str, sheet: Sheet) -> bool:
+    """Returns True if a question names a measure by the noun that its name ends in, and nothing else could be meant:
+    工资 is 基本工资 where no other column is called so and none is the total of which it is a part. A title that goes
+    on after the noun is what is named there: 工资表."""
+    places = runs(met.mask)
+    heads = {text[start:end] for start, end in places}
+    if len(heads) != 1 or not sheet.is_measure(column) or _goes_on(places, runs(sheet.about_in(text))):
+        return False
+    (head,) = heads
+    rest = cue("table.unsaid").sub("", met.rest)  # 销量 of 2024年销量(台), where there is no other year
+    if len(rest) > met.matched or cue("decisive.any").search(rest) or cue("table.kind_of_value").fullmatch(head):
+        return False
+    alike = [c for c, name in enumerate(sheet.names) if _ends_in(name, head)]
+    return alike == [column] and not any(sheet.is_total(c) for c in range(len(sheet.columns)))
+
+
+def _ends_in(name: Name, head: str) -> bool:
+    return bool(name.parts) and any(way.endswith(head) for way in name.parts[-1])
+
+
+def _goes_on(places: Sequence[tuple[int, int]], titles: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= begin and end < stop for begin, end in places for start, stop in titles)
 
 
 def _mentions(met: Match) -> list[tuple[int, int]]:
@@ -145,14 +174,20 @@ def finish(scene: Scene, plan: Plan, cues: int, extra: Sequence[int] = ()) -> Un
     not explain is a misreading."""
     bounding = [*(condition.column for condition in plan.conditions), plan.measure]
     matches = [(c, met) for c, met in scene.columns if c in (*bounding, *plan.outputs, *extra)]
-    unsaid = (cue("table.kind_of_value"), cue("whether.prefix"))
-    shares = [
-        1.0 if c in bounding and any(part.fullmatch(met.rest) for part in unsaid) else met.share for c, met in matches
-    ]
+    shares = [_share_named(scene, c, met, is_bound=c in bounding) for c, met in matches]
     masks = (*(condition.mask for condition in plan.conditions), *(met.mask for _, met in matches))
     explained = cues | union(masks)
     _refuse_unread(scene, explained | scene.names_mask | scene.cells_mask)
     return Understood(plan, explained, min(shares, default=1.0) ** 0.5)
+
+
+def _share_named(scene: Scene, column: int, met: Match, is_bound: bool) -> float:
+    """How much of a column's name counts as named: what a question need not say of it is not missing."""
+    unsaid = (cue("table.kind_of_value"), cue("whether.prefix"))
+    if is_bound and any(part.fullmatch(met.rest) for part in unsaid):
+        return 1.0
+    is_head = _is_named_by_head(column, met, scene.query.text, scene.sheet)
+    return max(met.share, _BY_HEAD) if is_head else met.share
 
 
 def _refuse_unread(scene: Scene, explained: int) -> None:

@@ -74,6 +74,11 @@ class Sheet:
         last = self._last_name(column)
         return self.is_numeric(column) and not cue("table.identifying").search(last) and not self.is_yearly(column)
 
+    def is_total(self, column: int) -> bool:
+        """Returns True if its numbers sum up those of other columns: 合计, 应发合计."""
+        last = plain(self._last_name(column)).partition("(")[0]
+        return self.is_measure(column) and cue("table.total_row").fullmatch(last) is not None
+
     def is_yearly(self, column: int) -> bool:
         """Returns True if its numbers are years."""
         last = self._last_name(column)

@@ -295,6 +295,8 @@ def _lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
                 yield data, line
     except FileNotFoundError as error:
         raise BadInput(f"没有文件 {file}", hint="检查路径") from error
+    except gzip.BadGzipFile as error:
+        raise Refused(f"{file.name} 不是知识库文件", hint="应是 qianxun kb export 写出的文件") from error
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise Refused(f"{file.name} 不是完整的知识库文件：{error}", hint="重新导出，或换一个没有损坏的副本") from error
 

@@ -74,8 +74,10 @@ def read_file(file: Path) -> str:
     """Raises BadInput."""
     try:
         return file.read_text("utf-8")
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise BadInput(f"读不了 {file}", hint="检查路径") from error
+    except ValueError as error:
+        raise BadInput(f"{file} 不是凭证", hint="应是 qianxun receipts show -o 存下的文件") from error
 
 
 def _sealing(settings: Settings | None) -> Sealing | None:

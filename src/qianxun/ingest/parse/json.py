@@ -33,7 +33,7 @@ def parse(path: Path, limits: ParseLimits) -> ParsedFile:
     else:
         names = _names(records)
         if len(records) * len(names) > limits.cells:
-            raise TooLarge(f"数据超过 {limits.cells} 个单元格", hint="请拆分文件，或调大 cells 上限")
+            raise TooLarge(f"数据超过 {limits.cells} 个单元格", hint="请拆分文件")
         pairs = pairs_of(records, names)
         prose = _prose_field(records, names) if not pairs else ""
         blocks = tuple(_articles(records, names, prose) if prose else _table(records, names, title))

@@ -74,7 +74,8 @@ async def converted(path: Path, old: OldFormat, limits: ParseLimits) -> AsyncIte
         if code or not result.is_file():  # one that was stopped may have written a part
             raise Unreadable("LibreOffice 读不了这个文件", hint="文件可能已损坏或有密码；请用原来的程序打开后另存")
         if result.stat().st_size > limits.file_bytes:
-            raise TooLarge(f"转换后超过 {limits.file_bytes // MIB} MB", hint="请拆分文件，或调大 file_bytes 上限")
+            size = f"转换后超过 {limits.file_bytes // MIB} MB"
+            raise TooLarge(size, hint="请拆分文件，或调大 parsing.file_megabytes")
         # Its own name: titles come from it.
         yield result.rename(result.with_name(f"{path.stem}.{old.target}"))
 

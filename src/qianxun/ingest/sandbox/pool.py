@@ -231,7 +231,7 @@ class _Worker:
                 await self._send({**fields, "limits": asdict(limits)}, contents)
                 body = await self._reply(limits, _START_SECONDS if first else 0.0, on_part)
         except TimeoutError as late:
-            raise TooSlow("解析超时", hint="文件过大或结构异常：请拆分，或调大 seconds 上限") from late
+            raise TooSlow("解析超时", hint="文件过大或结构异常：请拆分，或调大 parsing.seconds") from late
         except (_Died, BrokenPipeError, ConnectionResetError) as death:
             raise _refusal_for(await self.stop()) from death
         self.is_reusable = True
@@ -273,7 +273,7 @@ class _Worker:
         try:
             size = int.from_bytes(await self._process.stdout.readexactly(8), "big")
             if not 1 <= size <= most + MIB:
-                raise TooLarge("解析结果过大", hint="请拆分文件，或调大 result_bytes 上限")
+                raise TooLarge("解析结果过大", hint="请拆分文件")
             kind = await self._process.stdout.readexactly(1)
             return kind, await self._process.stdout.readexactly(size - 1)
         except asyncio.IncompleteReadError as cut:
@@ -357,7 +357,7 @@ def _check_file(path: Path, limits: ParseLimits) -> None:
     if found.st_size == 0:
         raise Unreadable("文件是空的", hint="请检查文件是否写完")
     if found.st_size > limits.file_bytes:
-        raise TooLarge(f"文件超过 {limits.file_bytes // MIB} MB", hint="请拆分文件，或调大 file_bytes 上限")
+        raise TooLarge(f"文件超过 {limits.file_bytes // MIB} MB", hint="请拆分文件，或调大 parsing.file_megabytes")
 
 
 def _refusal_for(code: int) -> Refused:
@@ -367,5 +367,5 @@ def _refusal_for(code: int) -> Refused:
     if code == -signal.SIGKILL:
         return TooLarge("解析进程被系统终止，多半是内存不足", hint="请拆分文件，或在内存更大的机器上添加")
     if code in (-signal.SIGABRT, -signal.SIGTRAP):
-        return TooLarge("解析进程异常中止，多半是内存超限", hint="请拆分文件，或调大内存上限")
+        return TooLarge("解析进程异常中止，多半是内存超限", hint="请拆分文件")
     return Unreadable("解析进程崩溃", hint="文件可能已损坏或有害，请重新导出")

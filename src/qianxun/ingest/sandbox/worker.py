@@ -111,7 +111,7 @@ def _serve(request: dict[str, Any], replies: BinaryIO) -> bool:
         return True
     except MemoryError:
         budget.relax()
-        _send_refusal(replies, TooLarge("解析时内存超限", hint="请拆分文件，或调大内存上限"))
+        _send_refusal(replies, TooLarge("解析时内存超限", hint="请拆分文件"))
     except RecursionError:
         _send_refusal(replies, TooLarge("嵌套过深", hint="请简化文件结构"))
     except OSError as failure:
@@ -140,7 +140,7 @@ def _serve_file(output: str, path: Path, limits: ParseLimits, replies: BinaryIO)
     else:
         body = to_json(parse(path, limits, on_page))
     if len(body) > limits.result_bytes:
-        raise TooLarge("解析结果过大", hint="请拆分文件，或调大 result_bytes 上限")
+        raise TooLarge("解析结果过大", hint="请拆分文件")
     send(replies, PARSED, body)
 
 

@@ -107,7 +107,7 @@ def flow(rows: Sequence[Sequence[Cell]], most_cells: int) -> Grid:
             tall = min(max(cell.row_span, 1), len(rows) - r)
             wide = min(max(cell.col_span, 1), _WIDEST_SPAN)
             if len(taken) + tall * wide > most_cells:
-                raise TooLarge(f"表格超过 {most_cells} 个单元格", hint="请拆分表格，或调大 cells 上限")
+                raise TooLarge(f"表格超过 {most_cells} 个单元格", hint="请拆分表格")
             if cell.row_span == cell.col_span == 1:  # as nearly all of them are
                 taken.add((r, c))
                 placed.append((r, c, cell))

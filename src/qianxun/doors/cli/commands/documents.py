@@ -386,13 +386,26 @@ def show(context: typer.Context, document: DocumentArgument, kb: BaseOption, as_
     console.print("  ".join((*about, state.source)), style="dim", markup=False, soft_wrap=True)
     if state.reason:
         console.print(state.reason, style="yellow", markup=False, soft_wrap=True)
-    if state.validity:
-        console.print(_validity_text(state.validity), style="dim", markup=False, soft_wrap=True)
+    for line in filter(None, (_validity_text(state.validity), _given_text(state))):
+        console.print(line, style="dim", markup=False, soft_wrap=True)
     for chunk in chunks:
         console.print()
         title = Text(f"{chunk.index:>3}  ").append_text(place_of(chunk)).append(f"  {chunk.chunk_id}", style="dim")
         print_folded(console, title, 5, hanging=5)
         print_folded(console, Text(chunk.text), 5)
+
+
+def _given_text(state: DocumentState) -> str:
+    """What filters compare: the type, whose it is, its labels of access, tags and metadata."""
+    parts = [
+        state.content_type and tr(f"类型 {state.content_type}", f"type {state.content_type}"),
+        state.user_id and tr(f"用户 {state.user_id}", f"user {state.user_id}"),
+        state.project_id and tr(f"项目 {state.project_id}", f"project {state.project_id}"),
+        state.access and tr("访问 ", "access ") + "、".join(state.access),
+        state.tags and tr("标签 ", "tags ") + "、".join(state.tags),
+        *(f"{name}={value}" for name, value in state.metadata.items()),
+    ]
+    return "  ".join(printable(part) for part in parts if part)
 
 
 def _validity_text(known: Validity) -> str:

@@ -49,7 +49,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], limits: ParseLimits) -> None:
         largest = max(members, key=lambda member: member.file_size)
         raise TooLarge(
             f"解压后超过 {limits.unpacked_bytes // MIB} MB（疑似压缩炸弹；最大的部分是 {largest.filename}）",
-            hint="请拆分文件，或调大 unpacked_bytes 上限",
+            hint="请拆分文件",
         )
     huge = [member for member in members if member.filename.endswith(".xml") and member.file_size > _MOST_XML]
     if huge:
@@ -77,7 +77,7 @@ def count_cells(path: Path, limits: ParseLimits) -> int:
                 cells += len(_CELL.findall(piece)) + sum(map(_area, _MERGE.findall(piece)))
                 unsolved += len(_UNSOLVED.findall(piece))
                 if cells > limits.cells:
-                    raise TooLarge(f"表格超过 {limits.cells} 个单元格", hint="请拆分工作簿，或调大 cells 上限")
+                    raise TooLarge(f"表格超过 {limits.cells} 个单元格", hint="请拆分工作簿")
     return unsolved
 
 

@@ -33,7 +33,7 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     blocks: list[Block] = []
     slides = list(show.slides)
     if len(slides) > limits.pages:
-        raise TooLarge(f"幻灯片超过 {limits.pages} 页", hint="请拆分文件，或调大 pages 上限")
+        raise TooLarge(f"幻灯片超过 {limits.pages} 页", hint="请拆分文件")
     unread: list[int] = []
     for page, slide in enumerate(slides, 1):
         blocks.extend(_headed(list(_slide(slide, page, pictures, limits, unread)), page))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     document = _open(path)
     try:
         if len(document) > limits.pages:
-            raise TooLarge(f"文档超过 {limits.pages} 页", hint="请拆分文件，或调大 pages 上限")
+            raise TooLarge(f"文档超过 {limits.pages} 页", hint="请拆分文件")
         notes: list[str] = []
         pages = list(_pages(document, path, limits, on_page, notes))
         headings = _bookmarks(document)
@@ -209,10 +210,13 @@ def _shape(line: str) -> str:
 
 def _edge_lines(page: _Page) -> list[str]:
     """The two outermost rows at the top and at the bottom, wherever in the file they are written."""
-    lines = sorted((line for band in page.bands if isinstance(band, list) for line in band), key=lambda one: one.middle)
-    rows = [[one.text for one in row] for row in _rows(lines)]
+    rows = [[one.text for one in row] for row in _rows(_lines_from_the_top(page))]
     rows += [[block.text] for block in page.recognised if isinstance(block, Paragraph)]
     return [text for row in (*rows[:2], *rows[-2:]) for text in row]
+
+
+def _lines_from_the_top(page: _Page) -> list[Line]:
+    return sorted((line for band in page.bands if isinstance(band, list) for line in band), key=lambda one: one.middle)
 
 
 def _rows(lines: Sequence[Line]) -> Iterator[list[Line]]:
@@ -237,14 +241,22 @@ def _running_lines(pages: Sequence[_Page]) -> set[str]:
             numbers = [int(digits[:9]) for digits in re.findall(r"\d+", _PAGE_OF.sub("", line))]
             found.setdefault(shape, []).append((page.number, numbers))
     fewest = max(_MANY_PAGES, _REPEATED * len(written)) if len(written) >= _MANY_PAGES else max(len(written), 2)
-    return {
+    running = {
         shape for shape, lines in found.items() if len(lines) >= fewest and len(shape) <= 80 and _counts_pages(lines)
     }
+    within = Counter(shape for page in written for shape in _shapes_within(page) if shape in running)
+    return {shape for shape in running if within[shape] < len(found[shape])}  # a clause that paragraphs end in is text
+
+
+def _shapes_within(page: _Page) -> Iterator[str]:
+    """The lines of a page that are not at its edges."""
+    rows = list(_rows(_lines_from_the_top(page)))
+    return (_shape(line.text) for row in rows[2:-2] for line in row)
 
 
 def _margins(page: _Page) -> list[str]:
     """The outermost rows where they lie in the margin, in type that is no larger than the rest: a title is."""
-    lines = sorted((line for band in page.bands if isinstance(band, list) for line in band), key=lambda one: one.middle)
+    lines = _lines_from_the_top(page)
     if not lines:
         return []
     usual = median(line.height for line in lines)
@@ -313,9 +325,16 @@ def _blocks(page: _Page, running: set[str], headings: dict[tuple[int, str], int]
             else:
                 yield TableBlock(table, page.number, band.pages_of(table))
             continue
-        for paragraph in _paragraphs([line for line in band if line.text not in edges], page.number, headings):
+        for paragraph in _paragraphs(_without_running(page, band, edges), page.number, headings):
             last = paragraph.text if len(paragraph.text) <= 60 else ""
             yield paragraph
+
+
+def _without_running(page: _Page, band: Sequence[Line], edges: set[str]) -> list[Line]:
+    """What is written again within the page stays: the title of a manual whose head repeats it."""
+    rows = list(_rows(_lines_from_the_top(page)))
+    outer = {id(line) for row in (*rows[:2], *rows[-2:]) for line in row}
+    return [line for line in band if line.text not in edges or id(line) not in outer]
 
 
 def _paragraphs(

@@ -69,7 +69,7 @@ def _grid(text: str, delimiter: str, limits: ParseLimits) -> Grid:
         for row in _records(text, delimiter):
             cells += len(row)
             if cells > limits.cells:
-                raise TooLarge(f"表格超过 {limits.cells} 个单元格", hint="请拆分文件，或调大 cells 上限")
+                raise TooLarge(f"表格超过 {limits.cells} 个单元格", hint="请拆分文件")
             rows.append([Cell(field.strip()) if field.strip() else EMPTY for field in row])
     except csv.Error as failure:
         raise Unreadable(f"CSV 无法解读：{failure}", hint="请检查引号是否成对") from failure

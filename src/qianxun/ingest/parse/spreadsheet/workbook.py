@@ -269,7 +269,7 @@ class _Sheet:
         for top, left, bottom, right, given in self._merged:
             if len(owner) + (bottom - top + 1) * (right - left + 1) > self._most_cells:
                 what = f"工作表“{self._name}”合并到 {given} 时超过 {self._most_cells} 个单元格"
-                raise TooLarge(what, hint="请拆分工作簿，或调大 cells 上限")
+                raise TooLarge(what, hint="请拆分工作簿")
             for row in range(top, bottom + 1):
                 for column in range(left, right + 1):
                     if (other := owner.setdefault((row, column), given)) is not given:
