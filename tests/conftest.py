@@ -45,7 +45,7 @@ from qianxun.testing.postgres import (
     shared_server,
     unavailable,
 )
-from tests import lent_memory
+from tests import lent_memory, preloaded
 from tests.compiled_statements import share_compiled_statements
 from tests.hypothesis_settings import load_profile
 from tests.integration.emptied import empty
@@ -132,6 +132,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.shared_parsers import share_parsers
 
         share_parsers()
+    else:
+        preloaded.start()  # one for all workers; without workers the first test that wants it starts it
     load_profile()  # before any test is read: a test takes over the defaults of that moment
     # A shell starts background jobs with SIGINT ignored, and ignored signals are inherited: children that a test
     # interrupts would never notice. A handler of ours becomes the default action again in whatever we start.
