@@ -191,8 +191,9 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _heard_log() -> None:
     """A command that was run in this process has silenced the log, as it does for whoever runs it."""
-    logging.getLogger("qianxun").setLevel(logging.NOTSET)
-    logging.getLogger().setLevel(logging.WARNING)
+    for name, level in (("qianxun", logging.NOTSET), (None, logging.WARNING)):
+        if logging.getLogger(name).level != level:  # to set it is to go through all loggers there are, a thousand
+            logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture(scope="session")
