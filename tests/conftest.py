@@ -26,6 +26,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
@@ -119,6 +120,8 @@ LONG = (
 
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None) and sys.platform == "linux":  # elsewhere libraries may not bear a fork
+        config.option.tx = [preloaded.worker_specification()] * len(config.option.tx)
     if config.option.basetemp is None and lent_memory.is_there():  # a worker is given a folder in that of the run
         until_the_end = ExitStack()
         config.option.basetemp = str(until_the_end.enter_context(lent_memory.lent_folder()))

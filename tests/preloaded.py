@@ -1,5 +1,7 @@
 """Python processes that begin with the service and the command line already imported.
 
+The workers of a run are forked as well (`worker_specification`): to import what the tests do takes each four seconds.
+
 Many tests are about another process: a service or a command that is interrupted, killed, or works beside others. To
 import what it runs takes each of them a second of processor time. Here one process of a test run imports it and forks
 for every start (`preloaded_parent`). `Popen` and `run` are those of `subprocess`, for commands of `sys.executable` with
@@ -16,6 +18,7 @@ import errno
 import json
 import os
 import select
+import shlex
 import shutil
 import socket
 import subprocess
@@ -67,7 +70,7 @@ class Popen(subprocess.Popen[Any]):
     ) -> None:  # fmt: skip
         program, *arguments = map(str, args)
         assert program == sys.executable
-        assert arguments[0] in ("-c", "-m")
+        assert arguments[0] in ("-c", "-m", "-u")
         assert preexec_fn is None
         assert not pass_fds
         assert not shell
@@ -118,6 +121,11 @@ class Popen(subprocess.Popen[Any]):
         return self.returncode
 
 
+def worker_specification() -> str:
+    """For ``--tx`` of pytest-xdist: a worker of the run that is forked, too."""
+    return f"popen//python={shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__)))}"
+
+
 def run(
     command: Sequence[str | Path],
     *,
@@ -139,3 +147,7 @@ def run(
     if check:
         done.check_returncode()
     return done
+
+
+if __name__ == "__main__":  # in the place of a Python with these arguments
+    sys.exit(Popen([sys.executable, *sys.argv[1:]]).wait())

@@ -23,12 +23,34 @@ from typing import Any
 from qianxun.doors.cli.app import COMMANDS, app_of
 from qianxun.text.chinese import Analyser
 
-IMPORTED = ("doors.http.app", "doors.http.serve", "doors.client", "engine.engine", "index.embedded.index")
+IMPORTED = (
+    "qianxun.doors.http.app",
+    "qianxun.doors.http.serve",
+    "qianxun.doors.client",
+    "qianxun.engine.engine",
+    "qianxun.index.embedded.index",
+)
+# What test modules import, each of the workers of a run once. Nothing that starts threads, as onnxruntime does, and
+# no package with a plug-in of pytest, which wants to import that by itself.
+IMPORTED_BY_TESTS = (
+    "alembic.command",
+    "axe_playwright_python.sync_playwright",
+    "docx",
+    "langchain_core.language_models.fake_chat_models",
+    "langchain_core.prompts",
+    "langgraph.graph",
+    "llama_index.core",
+    "mcp",
+    "openai.types.chat",
+    "openpyxl",
+    "psycopg",
+    "xlsxwriter",
+)
 
 
 def load() -> None:
-    for name in IMPORTED:
-        import_module(f"qianxun.{name}")
+    for name in IMPORTED + IMPORTED_BY_TESTS:
+        import_module(name)
     app_of(tuple(COMMANDS))
     Analyser().index_words("先把词典读进来")
     gc.collect()
@@ -37,7 +59,8 @@ def load() -> None:
 
 def serve(listener: socket.socket) -> dict[str, Any] | None:
     """Returns None at the end, and in every forked process what this one has to run."""
-    ended, ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    ended, ends = os.pipe()
+    os.set_blocking(ends, False)
     signal.set_wakeup_fd(ends)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     users: dict[int, socket.socket] = {}  # by the process that each has started
@@ -103,7 +126,7 @@ def run(order: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(order["variables"])
     os.chdir(order["folder"])
-    option, program, *arguments = order["arguments"]
+    option, program, *arguments = (each for each in order["arguments"] if each != "-u")
     sys.argv = ["-c", *arguments]
     sys.path[0] = ""
     if option == "-c":
