@@ -5,8 +5,8 @@ The workers of a run are forked as well (`worker_specification`): to import what
 Many tests are about another process: a service or a command that is interrupted, killed, or works beside others. To
 import what it runs takes each of them a second of processor time. Here one process of a test run imports it and forks
 for every start (`preloaded_parent`). `Popen` and `run` are those of `subprocess`, for commands of `sys.executable` with
-``-c`` or ``-m``. A forked process has a number, files, variables and a folder of its own, and takes signals as any
-other; what it does not do is read the options and variables that are for the interpreter.
+``-c``, ``-m`` or the path of a script. A forked process has a number, files, variables and a folder of its own, and
+takes signals as any other; what it does not do is read the options and variables that are for the interpreter.
 
 Tests about importing, about the installed programs and about the encoding of the standard streams use `subprocess`.
 """
@@ -70,7 +70,7 @@ class Popen(subprocess.Popen[Any]):
     ) -> None:  # fmt: skip
         program, *arguments = map(str, args)
         assert program == sys.executable
-        assert arguments[0] in ("-c", "-m", "-u")
+        assert arguments[0] in ("-c", "-m", "-u") or arguments[0].endswith(".py")
         assert preexec_fn is None
         assert not pass_fds
         assert not shell

@@ -126,7 +126,13 @@ def run(order: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(order["variables"])
     os.chdir(order["folder"])
-    option, program, *arguments = (each for each in order["arguments"] if each != "-u")
+    given = [each for each in order["arguments"] if each != "-u"]
+    if not given[0].startswith("-"):
+        sys.argv = given
+        sys.path[0] = os.path.dirname(given[0])
+        runpy.run_path(given[0], run_name="__main__")
+        return
+    option, program, *arguments = given
     sys.argv = ["-c", *arguments]
     sys.path[0] = ""
     if option == "-c":

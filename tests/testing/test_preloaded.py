@@ -77,6 +77,14 @@ def test_a_module_is_run_as_the_main_one_of_its_folder(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "__main__ ['你好']\n", "")
 
 
+def test_a_script_finds_what_lies_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("WORD = '你好'", "utf-8")
+    script = tmp_path / "script.py"
+    script.write_text("import sys, beside; print(__name__, beside.WORD, sys.argv[1:])", "utf-8")
+    done = preloaded.run([sys.executable, script, "世界"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "__main__ 你好 ['世界']\n", "")
+
+
 def test_a_failure_is_one() -> None:
     with pytest.raises(subprocess.CalledProcessError, match="exit status 1"):
         preloaded.run(python("1 / 0"), check=True, stderr=subprocess.DEVNULL)
