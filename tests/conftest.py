@@ -26,6 +26,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
@@ -45,7 +46,7 @@ from qianxun.testing.postgres import (
     shared_server,
     unavailable,
 )
-from tests import lent_memory
+from tests import lent_memory, preloaded
 from tests.compiled_statements import share_compiled_statements
 from tests.hypothesis_settings import load_profile
 from tests.integration.emptied import empty
@@ -119,6 +120,8 @@ LONG = (
 
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None) and sys.platform == "linux":  # elsewhere libraries may not bear a fork
+        config.option.tx = [preloaded.worker_specification()] * len(config.option.tx)
     if config.option.basetemp is None and lent_memory.is_there():  # a worker is given a folder in that of the run
         until_the_end = ExitStack()
         config.option.basetemp = str(until_the_end.enter_context(lent_memory.lent_folder()))
@@ -132,6 +135,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.shared_parsers import share_parsers
 
         share_parsers()
+    else:
+        preloaded.start()  # one for all workers; without workers the first test that wants it starts it
     load_profile()  # before any test is read: a test takes over the defaults of that moment
     # A shell starts background jobs with SIGINT ignored, and ignored signals are inherited: children that a test
     # interrupts would never notice. A handler of ours becomes the default action again in whatever we start.
@@ -189,8 +194,9 @@ def tmp_path(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _heard_log() -> None:
     """A command that was run in this process has silenced the log, as it does for whoever runs it."""
-    logging.getLogger("qianxun").setLevel(logging.NOTSET)
-    logging.getLogger().setLevel(logging.WARNING)
+    for name, level in (("qianxun", logging.NOTSET), (None, logging.WARNING)):
+        if logging.getLogger(name).level != level:  # to set it is to go through all loggers there are, a thousand
+            logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ import pytest
 
 from qianxun.doors.cli import main
 from qianxun.samples import DEMO, LIBRARY
+from tests import preloaded
 from tests.shared import MODELS, needs_model
 
 PROGRAM = (sys.executable, "-c", "import sys; from qianxun.doors.cli import main; sys.exit(main())")
@@ -85,7 +85,7 @@ def test_every_search_finds_what_it_is_meant_to_show(demo: Demo) -> None:
 def test_without_a_model_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
     # Nobody has pinned this model's hashes: it is refused before any source is asked, network or none.
     plain = {name: value for name, value in os.environ.items() if not name.startswith("QIANXUN_")}
-    told = subprocess.run(
+    told = preloaded.run(
         [*PROGRAM, "demo", "--data", str(tmp_path / "data")],
         cwd=tmp_path,
         env={**plain, **surroundings(tmp_path, {"QIANXUN_VECTORIZATION_MODEL": "bge-m3"})},

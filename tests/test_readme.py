@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from qianxun.doors.cli import main
+from tests import preloaded
 from tests.http.served import running
 from tests.shared import MODELS
 
@@ -83,7 +84,7 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def ran(folder: Path, program: str) -> str:
-    run = subprocess.run(
+    run = preloaded.run(
         [sys.executable, "-c", program],
         cwd=folder,
         env=environment(),

@@ -292,14 +292,14 @@ def test_a_public_set_is_measured_and_nothing_is_embedded_twice(run: Run, financ
 @needs_model
 @pytest.mark.usefixtures("with_model")
 def test_a_calibration_brings_scores_nearer_to_the_truth(run: Run, finance: Path, indexed: Path) -> None:
-    told = run("--data", indexed, "eval", finance, "--calibrate", "--limit", "100", "--json")
+    told = run("--data", indexed, "eval", finance, "--calibrate", "--limit", "40", "--json")
     found = told.json
     assert 0.5 < found["midpoint"] < 0.9
     assert found["slope"] > 0
     assert found["candidates"] >= 1000
     assert found["ece"]["after"] < found["ece"]["before"]
     assert found["held_out_ece"]["after"] < found["held_out_ece"]["before"]
-    shown = run("--data", indexed, "eval", finance, "--calibrate", "--limit", "30").out
+    shown = run("--data", indexed, "eval", finance, "--calibrate", "--limit", "10").out
     assert "calibration_midpoint" in shown
 
 

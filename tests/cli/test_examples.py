@@ -18,6 +18,7 @@ import pytest
 
 from qianxun.engine.folder_lock import owned
 from qianxun.samples import EXAMPLES
+from tests import preloaded
 from tests.cli.conftest import Run
 from tests.models.embedding_service import DIMENSION, Exchange, Service, serving, status, well
 from tests.shared import MODELS, needs_model
@@ -227,7 +228,7 @@ def test_ctrl_c_while_vectors_are_made_leaves_the_library_as_it_was(file: Path, 
             "QIANXUN_VECTORIZATION_MODEL": "慢",
             "QIANXUN_VECTORIZATION_DIMENSION": str(DIMENSION),
         }
-        running = subprocess.Popen(
+        running = preloaded.Popen(
             [sys.executable, "-c", MAIN, "examples", "import", str(file)],
             env={**os.environ, **settings},
             cwd=tmp_path,
@@ -246,7 +247,7 @@ def test_somebody_who_looks_sees_a_bar(file: Path, tmp_path: Path, model: Servic
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", MAIN, "examples", "import", str(file)]
     environment = {**os.environ, "TERM": "xterm"}
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
+    with preloaded.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
         os.close(theirs)
         shown = b""
         with contextlib.suppress(OSError):  # that is how a terminal ends whose other end is closed

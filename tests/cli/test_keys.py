@@ -19,6 +19,7 @@ import pytest
 from qianxun.engine.folder_lock import owned
 from qianxun.records import Records, keys
 from qianxun.records.database.open import sqlite_url
+from tests import preloaded
 from tests.cli.conftest import Run
 from tests.models.embedding_service import DIMENSION, serving, status, well
 
@@ -162,7 +163,7 @@ def test_a_typed_key_is_not_echoed_and_no_option_takes_one(run: Run, tmp_path: P
     terminal, its_end = pty.openpty()
     command = [sys.executable, "-c", MAIN, *added(run, "https://example.com/v1", "--json")]
     ends = {"stdin": its_end, "stderr": its_end, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, start_new_session=True, cwd=tmp_path, **ends) as child:
+    with preloaded.Popen(command, start_new_session=True, cwd=tmp_path, **ends) as child:
         while termios.tcgetattr(terminal)[3] & termios.ECHO and child.poll() is None:  # until it asks for the key
             time.sleep(0.01)
         os.write(terminal, f"{KEY}\n".encode())

@@ -19,6 +19,7 @@ from mcp.types import CallToolResult, TextContent
 
 import qianxun.doors.mcp
 from mcp import Client, StdioServerParameters
+from tests import preloaded
 from tests.cli.conftest import Run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "connecting.md"
@@ -69,7 +70,7 @@ def test_a_client_that_starts_it_finds_and_reads_what_its_principal_may_see(
 @contextmanager
 def started(folder: Path) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE
-    process = subprocess.Popen(
+    process = preloaded.Popen(
         [*QIANXUN, "mcp"], cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe, text=True, encoding="utf-8"
     )
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import preloaded
 from tests.cli.conftest import Run
 from tests.cli.test_examples import name_model
 from tests.models.embedding_service import Exchange, Service, serving, well
@@ -29,9 +30,7 @@ QIANXUN = (sys.executable, "-c", "import sys; from qianxun.doors.cli import main
 
 
 def test_a_folder_in_use_names_its_owner_and_doctor_still_works(handbook: Run, tmp_path: Path) -> None:
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, tmp_path / "qianxun-data"], stdout=subprocess.PIPE, text=True
-    )
+    owner = preloaded.Popen([sys.executable, "-c", OWNER, tmp_path / "qianxun-data"], stdout=subprocess.PIPE, text=True)
     try:
         assert owner.stdout is not None
         assert owner.stdout.readline() == "held\n"
@@ -79,7 +78,7 @@ def _hangs(exchange: Exchange) -> None:
 
 def _interrupted_add(folder: Path, service: Service) -> subprocess.CompletedProcess[str]:
     """A real `add`, sent what a terminal sends on Ctrl-C once its work is under way: it waits for the second batch."""
-    process = subprocess.Popen(
+    process = preloaded.Popen(
         [*QIANXUN, "add", "很多", "--kb", "库"],
         cwd=folder,
         stdout=subprocess.PIPE,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -32,6 +31,7 @@ from qianxun.graph.network.knowledge_graph import graph_from_facts
 from qianxun.models import ChatEndpoint
 from qianxun.models.remote.chat import RemoteChat
 from qianxun.records import graph as facts
+from tests import preloaded
 from tests.graph.reading_model import (
     ORIGIN,
     asked_about,
@@ -147,7 +147,7 @@ def test_after_kill_9_only_what_is_missing_is_asked_for(tmp_path: Path) -> None:
 
     with chat_service(answers) as service:
         asyncio.run(filled(service))
-        child = subprocess.Popen([sys.executable, "-c", CHILD, str(tmp_path), service.url])
+        child = preloaded.Popen([sys.executable, "-c", CHILD, str(tmp_path), service.url])
         try:
             service.wait(lambda told: len(told.requests) == answered + CONCURRENT_CALLS, seconds=180)
         finally:

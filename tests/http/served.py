@@ -25,6 +25,7 @@ from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
 from qianxun.records import keys
 from qianxun.testing.scripted import HashEmbedding
+from tests.preloaded import Popen
 
 MODEL = "fake-64"
 BASES = "/v1/knowledge-bases"
@@ -163,8 +164,9 @@ def running(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
     before: Callable[[], None] | None = None,
+    preloaded: bool = True,
 ) -> Iterator[Running]:
-    """``before`` is called in the new process."""
+    """``before`` is called in the new process, which has then imported nothing, as one that is not ``preloaded``."""
     command = [
         sys.executable,
         "-c",
@@ -178,7 +180,8 @@ def running(
     ]
     # What it logs goes to a file: a pipe that nobody reads is full after some hundred requests, and then it waits.
     with TemporaryFile("w+", encoding="utf-8") as log:
-        process = subprocess.Popen(
+        start = Popen if preloaded and before is None else subprocess.Popen
+        process = start(
             command,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -37,7 +37,7 @@ def test_it_says_where_it_listens_and_ends_cleanly_on_ctrl_c(
     leftover = tmp_path / "uploads" / "left-by-a-kill"
     leftover.parent.mkdir()
     leftover.write_bytes(b"x")
-    with running(tmp_path) as service:
+    with running(tmp_path, preloaded=False) as service:
         assert service.url.startswith("http://127.0.0.1:")
         with httpx.Client(base_url=service.url, trust_env=False, timeout=60) as http:
             assert http.get("/readyz").status_code == 200

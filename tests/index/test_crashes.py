@@ -17,6 +17,7 @@ import pytest
 
 from qianxun.core.types import Eq, IndexBatch, Range, Terms
 from qianxun.testing.index_material import STAMP, keys_of, unit
+from tests import preloaded
 from tests.index import writer
 
 SCRIPT = Path(writer.__file__)
@@ -58,7 +59,7 @@ class Writers:
 @pytest.fixture(scope="module")
 def writers() -> Iterator[Writers]:
     command = [sys.executable, str(SCRIPT)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as bearing:
+    with preloaded.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as bearing:
         yield Writers(bearing)
 
 

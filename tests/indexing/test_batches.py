@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from qianxun.core.types import Document, Vectors
 from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.indexing import add
 from qianxun.testing.scripted import HashEmbedding
+from tests import preloaded
 from tests.indexing.opened import doc, opened
 
 KILLED_AT, COUNT = 1_100, 1_200
@@ -119,7 +119,7 @@ asyncio.run(story())
 
 
 def test_a_killed_ingest_goes_on_with_the_last_batch(tmp_path: Path) -> None:
-    killed = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, check=False)
+    killed = preloaded.run([sys.executable, "-c", CHILD, str(tmp_path)], capture_output=True, check=False)
     assert killed.returncode == -9, killed.stderr
 
     async def story() -> int:

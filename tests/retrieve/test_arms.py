@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
 import sys
 import threading
 import time
@@ -34,6 +33,7 @@ from qianxun.models.threads import Lane, ModelThreads
 from qianxun.retrieve.arms import STANDARD
 from qianxun.retrieve.run_arms import ArmResults, checked
 from qianxun.testing.scripted import HashEmbedding
+from tests import preloaded
 from tests.answer.asked import FakeRerank, HungEmbedding, Opened, near_ties
 
 PATIENT = 60.0  # what nothing that is well takes, on a busy machine too
@@ -406,7 +406,7 @@ asyncio.run(main())
 
 
 def test_a_hung_model_does_not_keep_the_process_alive(tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=600, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "d vector\n" * 3, "")

@@ -33,6 +33,7 @@ import httpx
 from qianxun import Engine
 from qianxun.engine.settings import load
 from qianxun.testing.postgres import Server, create_database
+from tests import preloaded
 from tests.replicas.audit import audited, lapsed_writes
 
 LEASE_SECONDS: Final = 1.5
@@ -127,7 +128,7 @@ class Process:
         self.stop_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "tests.torture.replica", str(self.stop_file), *self.fault]
         with (self.folder / f"{self.name}.log").open("ab") as log:
-            self.running = subprocess.Popen(
+            self.running = preloaded.Popen(
                 [*command, "--data", str(self.folder / "data"), *self.command],
                 env={**os.environ, **self.variables},
                 stdout=log,

@@ -21,6 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import IO
 
+from tests import preloaded
 from tests.torture.checks import check
 from tests.torture.ledger import Ledger
 from tests.torture.planted import Fault
@@ -56,7 +57,7 @@ class Nursery:
 @contextmanager
 def _nursery() -> Iterator[Nursery]:
     command = [sys.executable, "-m", "tests.torture.writer"]
-    with subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with preloaded.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         yield Nursery(process.stdin, process.stdout)

@@ -17,6 +17,7 @@ from qianxun.examples.importing import import_file
 from qianxun.examples.library import SearchSettings
 from qianxun.examples.results import NO_EXAMPLES
 from qianxun.samples import EXAMPLES
+from tests import preloaded
 from tests.examples.libraries import MODEL, broken_model, library_url, opened
 from tests.shared import MODELS, needs_model
 
@@ -35,7 +36,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Any:
 def ran(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     told = {name: value for name, value in os.environ.items() if not name.startswith("QIANXUN_")}
     command = [sys.executable, str(FLOW / "run.py"), "--data", str(folder / "data"), *arguments]
-    return subprocess.run(command, cwd=folder, env={**told, **environment}, capture_output=True, text=True, timeout=600)
+    return preloaded.run(command, cwd=folder, env={**told, **environment}, capture_output=True, text=True, timeout=600)
 
 
 @needs_model
