@@ -13,7 +13,9 @@ from tests.shared import DATA, needs_data
 
 from qianxun.core.errors import BadInput
 from qianxun.core.types import ContentFormat
+from qianxun.ingest.parse.markdown import parse_text as parse_markdown
 from qianxun.ingest.preprocess import TextPreprocessor, normalise
+from qianxun.ingest.sandbox.limits import ParseLimits
 
 UNEVEN = st.text(
     alphabet=" \t\r\n　\u200b\u200d\ufeff\x00ａＡ１aA1，。發票🏴👩🏽‍⚕️❤️\U000e0067\ud800\u2028\xa0", max_size=80
@@ -146,3 +148,15 @@ def test_real_pages_become_text() -> None:
         assert len(text) > 50
         assert "<div" not in text
         assert "function(" not in text
+
+
+@pytest.mark.parametrize("level", ["{indent}- 第{number}层", "{marks} 第{number}层\n"])
+def test_markdown_keeps_every_level_of_a_deep_list_and_what_follows_it(level: str) -> None:
+    """Beyond its most levels the library drops all that is left of a document."""
+    lines = [level.format(indent="  " * at, marks=">" * (at + 1), number=at) for at in range(60)]
+    source = "\n".join([*lines, "", "最后一段"])
+    read = TextPreprocessor().preprocess(source, "markdown")
+    parsed = repr(parse_markdown(source, ParseLimits()).blocks)
+    for text in (read, parsed):
+        assert [at for at in range(60) if f"第{at}层" not in text] == []
+        assert "最后一段" in text

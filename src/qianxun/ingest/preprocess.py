@@ -99,7 +99,21 @@ def markdown_reader(max_nesting: int = 20) -> MarkdownIt:
 
     reader = MarkdownIt("commonmark", {"maxNesting": max_nesting}).enable("table")
     reader.block.ruler.at("reference", _reference)
+    reader.block.ruler.before("table", "deepest", _deepest)
     return reader
+
+
+def _deepest(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """A list or quotation at the last level is one paragraph: beyond it the library drops everything without a word."""
+    if state.level < state.md.options["maxNesting"] - _LEVELS_OF_A_LIST:
+        return False
+    if not silent:
+        state.push("paragraph_open", "p", 1).map = [first, last]
+        inline = state.push("inline", "", 0)
+        inline.content, inline.map, inline.children = state.getLines(first, last, 0, False).strip(), [first, last], []
+        state.push("paragraph_close", "p", -1)
+        state.line = last
+    return True
 
 
 def _reference(state: StateBlock, first: int, last: int, silent: bool) -> bool:
@@ -111,6 +125,7 @@ def _reference(state: StateBlock, first: int, last: int, silent: bool) -> bool:
     return reference(state, first, last, silent)
 
 
+_LEVELS_OF_A_LIST: Final = 2  # its own and that of its item
 _SKIPPED: Final = frozenset({"script", "style", "template", "noscript"})
 _OWN_LINE: Final = re.compile(
     "address|aside|body|br|caption|center|dd|details|dialog|div|dt|fieldset|figcaption|figure|footer|form|head|header"
