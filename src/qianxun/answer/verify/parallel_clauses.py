@@ -73,12 +73,12 @@ def _mixes(claim: set[str], one: Words, other: Words, known: Sequence[Words]) ->
     for first, second in permutations(gaps):
         own, rest = {*first[0], *second[1]}, {*first[1], *second[0]}
         is_mixed = claim.issuperset(own) and not any(word in written for word in rest - own for written in claim)
-        if is_mixed and rest - own and not any(_says(clause, own, one, other) for clause in known):
+        if is_mixed and rest - own and not any(_has_both(clause, own, one, other) for clause in known):
             return True
     return False
 
 
-def _says(clause: Words, own: set[str], one: Words, other: Words) -> bool:
+def _has_both(clause: Words, own: set[str], one: Words, other: Words) -> bool:
     """Returns True if another clause has both parts together; not one that is made of these two."""
     written = "".join(clause)  # 可由车队长 may be cut otherwise than 由车队长
     return all(word in written for word in own) and not {*one, *other}.issubset(clause)
