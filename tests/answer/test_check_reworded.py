@@ -39,6 +39,7 @@ TRAVEL = (
     "第九条 市内交通费实行包干，每天50元；由接待单位派车的，减半发放。\n"
     "第十条 一类地区伙食补助每天120元，其他地区每天100元。"
 )
+CLUB = "会员每月免费游泳2次。非会员每次收30元。四年级5个班的学生自愿报名。逾期没交报名表视为不报名。"
 
 
 def checked(sentence: str, source: str) -> Checked:
@@ -64,6 +65,9 @@ def checked(sentence: str, source: str) -> Checked:
         ("自驾400公里可以报600元。", TRAVEL),
         ("由接待单位派车的，市内交通费每天只发25元。", TRAVEL),
         ("工程总价250000元，甲方已付200000元，两者相差50000元。", LOAN),
+        ("会员游泳不用花钱，外人每次30元。", CLUB),  # 非会员 is a name, and denies nothing
+        ("四年级去不去由学生自愿报名。", CLUB),  # 去不去 leaves it open
+        ("逾期没有交报名表的，按不报名处理。", CLUB),  # two denials that do not undo each other
     ],
 )
 def test_what_follows_from_the_source_is_kept(sentence: str, source: str) -> None:

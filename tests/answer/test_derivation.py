@@ -18,6 +18,17 @@ STAFF = """| 部门 | 期初人数 | 期末人数 |
 | 销售部 | 26 | 23 |
 | 财务部 | 9 | 8 |
 | 研发部 | 41 | 57 |"""
+TOLD_HOW = """# 三号仓库改建合同
+
+| 项目 | 金额（元） |
+| --- | --- |
+| 货架 | 120,000 |
+| 照明 | 36,000 |
+| **合计** | **156,000** |
+
+合同签订后，甲方支付合同总价的20%作为预付款。改建共投入480万元，其中区财政拨款210万元，银行借款150万元，其余为自筹。
+每人收费420元，含意外险18元。5月6日前退出的，全额退款；5月6日及之后退出的，退还除车费75元和意外险以外的部分。
+每组配3名指导老师，共分5组。住院的，每次扣除免赔额300元后按80%赔付。"""
 
 
 def checked(sentence: str, source: str) -> Checked:
@@ -50,6 +61,34 @@ def test_what_follows_is_kept(sentence: str, source: str) -> None:
 )
 def test_what_does_not_follow_is_dropped(sentence: str, source: str) -> None:
     assert not checked(sentence, source).accepted
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "预付款为三万一千二百元。",  # 20 % of what the last row of the table has
+        "改建的投入里有120万元是自筹的。",  # what is left of 480
+        "5月9日退出的话，可以拿回327元。",  # a day that is supposed, and 420 − 75 − 18
+        "住院花了2350元的，扣掉300元免赔额，能赔1640元。",  # a case that is made up, and what the rule makes of it
+    ],
+)
+def test_what_a_source_tells_how_to_work_out_is_flagged_and_kept(sentence: str) -> None:
+    result = checked(sentence, TOLD_HOW)
+    assert result.accepted
+    assert [flag.kind for flag in result.flags] == ["unsupported_number"]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "预付款为三万七千九百元。",
+        "改建的投入里有137万元是自筹的。",
+        "5月9日退出的话，可以拿回371元。",
+        "住院花了2350元的，扣掉300元免赔额，能赔1730元。",
+    ],
+)
+def test_what_does_not_follow_as_the_source_tells_is_dropped(sentence: str) -> None:
+    assert not checked(sentence, TOLD_HOW).accepted
 
 
 def test_what_follows_from_other_cells_than_those_named_is_flagged() -> None:

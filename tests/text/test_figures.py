@@ -36,3 +36,16 @@ def test_amounts_in_formal_numerals_are_read(text: str, amount: int) -> None:
 
 def test_names_that_are_formal_numerals_are_no_figures() -> None:
     assert figures("陆先生与伍家的壹号院") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("赔偿三万一千二百元", ["三万一千二百元"]),
+        ("二〇一一年十一月", ["二〇一一年十一月"]),
+        ("万一三天没到，就一一登记", ["三天"]),
+        ("四年级的学生住校三年", ["四年级", "三年"]),
+    ],
+)
+def test_words_that_look_like_parts_of_numerals_are_told_from_them(text: str, written: list[str]) -> None:
+    assert [figure.written for figure in figures(text)] == written

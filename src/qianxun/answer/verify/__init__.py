@@ -7,7 +7,9 @@ In the order in which `draft.ReplyReader` uses them:
     citations       sentences, and the passages that they cite
     blocks          tables and lists, whose rows and items share citations
     sentence_check  a sentence is accepted, flagged or dropped
-    grounding       whether its figures are in what it cites, or follow from it (derivation, lapses, counting)
+    grounding       whether its figures are in what it cites, or follow from it (derivation, lapses,
+                    counting), or are worked out as it tells (source_rules)
     misplaced       whether they are of the same thing; row_figures and row_cells for tables (table_rows)
-    contradiction   whether it says the opposite of what it cites (stance); other_names: of somebody else
+    contradiction   whether it says the opposite of what it cites (stance); other_names: of somebody else;
+                    parallel_clauses: of the clause beside it
 """

@@ -168,7 +168,7 @@ def _opposite(claim: Statement, known: Sequence[Statement], weights: Mapping[str
         agreeing = (
             other.cover
             for other in compared
-            if not claim.clause.stance.opposes(other.statement.clause.stance)
+            if (other.statement.clause.is_mixed or not claim.clause.stance.opposes(other.statement.clause.stance))
             and (other.is_verbatim or 2 * len(matter & other.statement.words) >= len(matter))
         )
         if one.cover - max(agreeing, default=0.0) >= LEAD * one.cover:
@@ -192,6 +192,8 @@ def _opposes(claim: Statement, compared: Compared) -> bool:
         return False
     if compared.is_verbatim:
         return True
+    if claim.clause.is_mixed or one.clause.is_mixed:
+        return False
     if claim.is_turned or (one.is_reported and not claim.is_reported):
         return False
     governed = one.clause.governed

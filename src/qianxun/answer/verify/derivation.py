@@ -125,6 +125,22 @@ def _from(
     return "possibly" if computes else "no"
 
 
+def follows_rule(figure: Figure, own: Sequence[Figure], referred: Sequence[Figure], hedge: Hedge | None = None) -> bool:
+    """Returns True if a figure follows in one step or two from those of a line that tells how to work it out, together
+    with those that it refers to, and from these alone it does not; and if few other results are near."""
+    if not isinstance(figure, Number | Share) or _MONTH.fullmatch(figure.written):
+        return False
+    wanted = _Wanted(figure, hedge)
+    rest, all_ = (_quantities(known, wanted) for known in (referred, [*own, *referred]))
+    for steps, most in ((_results, MOST), (_twice, MOST_TWICE)):
+        if len(all_) > most:
+            continue
+        without = set(steps(rest, wanted.kind))
+        if _chance(wanted, [one for one in steps(all_, wanted.kind) if one not in without]) <= DOUBTFUL:
+            return True
+    return False
+
+
 def clause_of(figure: Figure, sentence: str) -> str:
     written = re.compile(rf"(?<![\d.]){re.escape(figure.written)}")
     return next((part for part in _CLAUSES.split(sentence) if written.search(part)), "")

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from qianxun.answer.verify.counting import is_counted
-from qianxun.answer.verify.derivation import derived, is_computing, is_miscalculated, supposed
+from qianxun.answer.verify.derivation import clause_of, derived, follows_rule, is_computing, is_miscalculated, supposed
 from qianxun.answer.verify.lapses import Derivation
 from qianxun.answer.verify.misplaced import (
     FEWEST,
@@ -25,6 +25,7 @@ from qianxun.answer.verify.misplaced import (
     words_of,
 )
 from qianxun.answer.verify.rounding import Hedge, hedge_of, is_rounded
+from qianxun.answer.verify.source_rules import SourceRule, is_supposed, rules_for
 from qianxun.answer.verify.table_rows import tables, with_units, without_tables
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import (
@@ -50,6 +51,7 @@ _SENTENCES: Final = re.compile(r"[。！？!?\n]")
 COPIED: Final = 0.9  # of all that is around it: a sentence of the source with another figure
 MOST_FIGURES: Final = 40  # of a sentence that are each compared with all of the evidence: more take seconds
 MOST_RESULTS: Final = 12  # figures of a sentence that are tried as results: what has more works nothing out
+MOST_EXAMPLES: Final = 3  # figures of a made-up case, its result among them
 ALIKE: Final = 0.75  # of the pairs of characters around a figure are around another in the source
 
 
@@ -178,16 +180,33 @@ def _not_worked_out(
     doubtful: list[Figure] = []
     for figure in missing[:MOST_RESULTS]:
         given = [one for one in figures(sentence) if one not in left]
-        result = (
-            "no" if _is_instead(figure, sentence, evidence) else _derived(figure, sentence, evidence, of_rows, given)
-        )
+        result: Derivation = "no"
+        if not _is_instead(figure, sentence, evidence):
+            result = _derived(figure, sentence, evidence, of_rows, given)
+            if result == "no" and _follows_rule(figure, sentence, evidence, given):
+                result = "possibly"
         if result != "no" or _is_row_count(figure, of_rows):
             left.remove(figure)
         if result == "possibly":
             doubtful.append(figure)
         elif result == "no" and figure in left:
             wrong.append(figure)
+    if _is_worked_example(wrong, sentence, evidence):
+        return Ungrounded((), (*doubtful, *wrong))
     return Ungrounded(tuple(wrong), tuple(doubtful))
+
+
+def _is_worked_example(wrong: Sequence[Figure], sentence: str, evidence: Evidence) -> bool:
+    """Returns True if a sentence makes up a case, and one of its figures is what a source's rule makes of the others:
+    花了1200元能赔700元, where 70% are paid above 200元."""
+    if not 2 <= len(wrong) <= MOST_EXAMPLES or any(_is_instead(one, sentence, evidence) for one in wrong):
+        return False
+    given = [one for one in figures(sentence) if one not in wrong]
+    return any(
+        follows_rule(one, rule.own, [*given, *(other for other in wrong if other != one)])
+        for one in wrong
+        for rule in _rules(one, sentence, evidence)
+    )
 
 
 def _is_row_count(figure: Figure, of_rows: Sequence[Sequence[Figure]]) -> bool:
@@ -203,8 +222,12 @@ def _is_result(figure: Figure, sentence: str, evidence: Evidence, of_rows: Seque
 
 
 def _may_be_result(figure: Figure, sentence: str, evidence: Evidence) -> bool:
-    """… or, as it says that it computes, from any figures of the sources."""
-    return is_computing(figure, sentence) and _derived(figure, sentence, evidence, (), ()) == "surely"
+    """… or, as it says that it computes, from any figures of the sources, or as they tell how to."""
+    if not is_computing(figure, sentence):
+        return False
+    given = [one for one in figures(sentence) if one != figure]
+    is_derived = _derived(figure, sentence, evidence, (), ()) == "surely"
+    return is_derived or _follows_rule(figure, sentence, evidence, given)
 
 
 def _derived(
@@ -233,6 +256,27 @@ def _derived(
         )
     pools.append(evidence.figures)
     return derived(figure, sentence, pools, given, hedge_of(figure, sentence), evidence.text)
+
+
+def _follows_rule(figure: Figure, sentence: str, evidence: Evidence, given: Sequence[Figure]) -> bool:
+    """Returns True if a source tells how to work a figure out, 其余为自筹, or bounds what a sentence supposes."""
+    clause, hedge = clause_of(figure, fold(sentence)), hedge_of(figure, sentence)
+    if any(is_supposed(figure, clause, places) for places in evidence.occurrences):
+        return True
+    for rule in _rules(figure, sentence, evidence):
+        pools = (given, [*dict.fromkeys((*rule.referred, *given))])
+        if any(follows_rule(figure, rule.own, pool, hedge) for pool in pools):
+            return True
+    return False
+
+
+def _rules(figure: Figure, sentence: str, evidence: Evidence) -> list[SourceRule]:
+    clause = clause_of(figure, fold(sentence))
+    return [
+        rule
+        for text, places in zip(evidence.texts, evidence.occurrences, strict=True)
+        for rule in rules_for(clause, sentence, text, places)
+    ]
 
 
 def _is_instead(figure: Figure, sentence: str, evidence: Evidence) -> bool:

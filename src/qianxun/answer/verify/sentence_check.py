@@ -12,6 +12,7 @@ from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.contradiction import contradicted
 from qianxun.answer.verify.grounding import Evidence, is_in, ungrounded, unsupported
 from qianxun.answer.verify.other_names import of_another_name
+from qianxun.answer.verify.parallel_clauses import exchanged
 from qianxun.answer.verify.row_cells import contradicted_by_row
 from qianxun.answer.verify.row_figures import figures_of_named_rows, of_other_cells, of_other_rows
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
@@ -144,6 +145,7 @@ def _opposite(text: str, evidence: Evidence, query: str) -> str:
         contradicted(text, evidence.texts, query)
         or contradicted_by_row(text, evidence.texts)
         or of_another_name(text, evidence.texts)
+        or exchanged(text, evidence.texts)
     )
 
 

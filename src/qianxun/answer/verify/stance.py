@@ -6,12 +6,15 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from qianxun.text.chinese import grams
 
 _SCOPE: Final = 5  # characters after a denial that it surely denies
+_EITHER_WAY: Final = r"([\u4e00-\u9fff])[不没]\1"  # 去不去, 交没交: leaves it open
+_DOUBLE: Final = 4  # characters between the ends of two denials that undo each other: 不可不, 没有人不
 _DENIED: Final = (
     "(?:并?不|不会|不能|不得|不可|不应当?|不宜|不许|没有?|未|并未)"  # 不会多过, 没有超过: a bound, no denial
 )
@@ -39,6 +42,7 @@ class Clause:
     beside: frozenset[str]  # those around a word that takes sides
     denied: frozenset[str]  # those right after a word that denies or forbids
     reach: int  # where the first word ends
+    is_mixed: bool  # denies several things: 没交表的视为不参加 is no double denial, and has no one opposite
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,9 @@ def read_clause(text: str) -> Clause:
     reach = min(starts, default=0)
     denied = frozenset().union(*(_pairs(plain[at : at + _SCOPE]) for at in denials))
     beside = frozenset().union(*(_pairs(plain[max(0, at - 2 * _SCOPE) : at + _SCOPE]) for at in around))
-    return Clause(text, pairs, stance, _pairs(plain[reach:]) or pairs, beside, denied, reach)
+    ends = sorted(denials)
+    is_mixed = any(after - before > _DOUBLE for before, after in pairwise(ends))
+    return Clause(text, pairs, stance, _pairs(plain[reach:]) or pairs, beside, denied, reach, is_mixed)
 
 
 def _pairs(text: str) -> frozenset[str]:
@@ -109,8 +115,9 @@ def lexicon() -> Lexicon:
         for word in words.split()
     }
     compared = [word for word, (number, _) in sides.items() if number == 0]
+    idle = _any_of(f"{read['negation']['idle']} {modality['idle']}")
     return Lexicon(
-        idle=_any_of(f"{read['negation']['idle']} {modality['idle']}"),
+        idle=re.compile(f"{idle.pattern}|{_EITHER_WAY}"),
         negation=_any_of(read["negation"]["words"]),
         turning=_any_of(f"{modality['forbid']} {modality['exempt']}"),
         modal=_any_of(f"{modality['oblige']} {modality['permit']}"),

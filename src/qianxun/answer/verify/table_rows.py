@@ -18,6 +18,7 @@ _UNIT: Final = re.compile(r"[（(]([^（()）\d]{1,6})[)）]\s*\Z")
 _CAPTION_UNIT: Final = re.compile(r"单位[:：]\s?+(?:人民币)?+([^\s（()）\d，,。；;|]{1,6})")
 _ABOVE: Final = 80  # characters above a table in which its unit may stand
 _TOTAL: Final = re.compile("合计|总计|共计|合计数|总和|全公司|全部|total", re.IGNORECASE)
+_EMPHASIS: Final = re.compile(r"[\s*_]")
 _BARE: Final = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _LETTERS: Final = re.compile(r"[^\W\d_]")
 
@@ -72,7 +73,7 @@ def _with_units(lines: Sequence[str], unit: str) -> Iterator[str]:
 def total_row(lines: Sequence[str]) -> list[str]:
     """The cells of the row that adds up the others; none where a table has no such row."""
     rows = (cells(line) for line in lines[1:])
-    return next((row for row in rows if row and _TOTAL.fullmatch(row[0].replace(" ", ""))), [])
+    return next((row for row in rows if _TOTAL.fullmatch(_EMPHASIS.sub("", next(filter(None, row), "")))), [])
 
 
 def named_in(names: Iterable[str], sentence: str) -> set[str]:
