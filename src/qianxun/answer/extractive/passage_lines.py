@@ -170,7 +170,7 @@ def table_rows(lines: Sequence[str]) -> list[Row | None]:
 
 
 def is_row(line: str) -> bool:
-    return _ROW.fullmatch(line) is not None and line.count("|") > 2
+    return line.count("|") > 2 and _ROW.fullmatch(line) is not None
 
 
 def _header(lines: Sequence[str], at: int) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from qianxun.question.words import cue, entries, joined
 from qianxun.text.chinese import fold
 from qianxun.text.figures import Clock, Day, Figure, Number, Share, figures
 from qianxun.text.synonyms import shipped
-from qianxun.text.writings import is_written_otherwise
+from qianxun.text.writings import is_written_otherwise, may_be_written_otherwise
 
 BEFORE: Final = 0.7  # what a term is worth that is in the sentence before
 NAMED: Final = 0.9  # … in the name of the document
@@ -72,18 +72,21 @@ class ScoredLine:
 
 def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLine]:
     """Every line, in order. A term counts by how rare it is among the lines: what none of them has counts most."""
-    worth = _worth(query, offered)
+    # Every term in every line, compared once: in itself a line has most of what it has.
+    folded = [line.folded for line in offered]
+    joined = "\n".join(folded)
+    here = {term.text: coverages(term.text, folded, joined) for term in query.terms}
+    worth = _worth(query, here, len(offered))
     whole = sum(worth.values())
     wordless = 1.0 if query.names or query.kind == "summary" else 0.0  # 介绍一下甲公司: everything about it
     evidence = _evidence(offered) if query.days else {}
-    # Every term in every line, compared once: in itself a line has most of what it has.
-    here = {term.text: [coverage(term.text, line.folded) for line in offered] for term in query.terms}
+    covered = {term.text: _covers(term, query, offered, here[term.text]) for term in query.terms}
     distinctive = _distinctive(query, offered, here)
     informative = {number: _informative(query, own) for number, own in distinctive.items()}
     sought = _informative(query, worth)
     found = []
     for at, line in enumerate(offered):
-        covers = {term.text: term_coverage(term, line, query, here[term.text][at]) for term in query.terms}
+        covers = {word: shares[at] for word, shares in covered.items()}
         share = sum(worth[word] * cover for word, cover in covers.items()) / whole if whole else wordless
         fitting = _fitting(query, line)
         figure = _figure(query, fitting, sought)
@@ -101,6 +104,8 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
 
 def _is_labelled(query: EvidenceQuery, line: Line) -> bool:
     """Returns True if a line calls what it states by the very thing that is asked for: 乙方：某某公司, for 乙方是谁."""
+    if ":" not in line.folded and "：" not in line.folded:
+        return False
     label = _LIST_MARK.sub("", _opened(line.folded)[0]).strip()
     return bool(label) and any(term.text == label for term in query.terms if term.is_main)
 
@@ -122,42 +127,68 @@ def _distinctive(
     return found
 
 
-def _worth(query: EvidenceQuery, offered: Sequence[Line]) -> dict[str, float]:
+def _worth(query: EvidenceQuery, here: Mapping[str, Sequence[float]], lines: int) -> dict[str, float]:
     found = {}
     for term in query.terms:
-        count: float = sum(term.text in line.folded for line in offered)
+        count: float = here[term.text].count(1.0)  # a line that has the very word has all of it, and no other has
         # What is done, and how, is said in many ways: that no line has the word does not make it the rarest of all.
-        count = max(count, len(offered) * (_SLIGHT_COUNT if term.is_slight else _VERB_COUNT if term.is_verb else 0.0))
-        rarity = math.log1p(len(offered) / max(count, 0.5))
+        count = max(count, lines * (_SLIGHT_COUNT if term.is_slight else _VERB_COUNT if term.is_verb else 0.0))
+        rarity = math.log1p(lines / max(count, 0.5))
         found[term.text] = term.share * rarity * (0.6 + 0.2 * min(len(term.text), 4))
     return found
 
 
-def line_coverage(word: str, line: Line, here: float | None = None) -> float:
-    """How far a line has a word: itself (``here``, where that is known), or through its surroundings."""
+def _covers(term: Term, query: EvidenceQuery, offered: Sequence[Line], here: Sequence[float]) -> list[float]:
+    """How far each line covers a term that it has itself as far as ``here`` says. A line is also the one before the
+    next, and the first of its passage."""
+    known = dict(zip((line.folded for line in offered), here, strict=True))
+    return [
+        own if own >= NAMED else term_coverage(term, line, query, own, known)
+        for line, own in zip(offered, here, strict=True)
+    ]
+
+
+def line_coverage(word: str, line: Line, here: float | None = None, known: dict[str, float] | None = None) -> float:
+    """How far a line has a word: itself (``here``, where that is known), or through its surroundings. ``known``: how far
+    texts have the word; others are added."""
+    known = {} if known is None else known
     if here is None:
-        here = coverage(word, line.folded)
+        here = _known_coverage(word, line.folded, known)
     if here >= NAMED:
         return here
-    if line.heading and coverage(word, line.heading) >= SHORT:
+    if line.heading and _known_coverage(word, line.heading, known) >= SHORT:
         return HEADED
-    if line.opened and coverage(word, line.opened) >= SHORT:
+    if line.opened and _known_coverage(word, line.opened, known) >= SHORT:
         return NAMED
     if word in line.name:
         return NAMED
     best = max(here, AROUND) if word in line.around else here
-    for text, share in ((line.before, BEFORE), (line.first, TOPIC)):
-        if best < share and text:  # it counts for no more than its share
-            best = max(best, share * coverage(word, text))
+    if best < BEFORE and line.before:  # it counts for no more than its share
+        best = max(best, BEFORE * _known_coverage(word, line.before, known))
+    if best < TOPIC and line.first:
+        best = max(best, TOPIC * _known_coverage(word, line.first, known))
     return best
 
 
-def term_coverage(term: Term, line: Line, query: EvidenceQuery, here: float | None = None) -> float:
+def _known_coverage(word: str, text: str, known: dict[str, float]) -> float:
+    found = known.get(text)
+    if found is None:
+        found = known[text] = coverage(word, text)
+    return found
+
+
+def term_coverage(
+    term: Term,
+    line: Line,
+    query: EvidenceQuery,
+    here: float | None = None,
+    known: dict[str, float] | None = None,
+) -> float:
     """How far a line covers a term of the question: has it (``here``, where that is known), writes it otherwise, or
     has the figure it labels."""
-    here = line_coverage(term.text, line, here)
-    if term.alike and any(other in line.folded for other in term.alike):
-        here = max(here, ALIKE)
+    here = line_coverage(term.text, line, here, known)
+    if here < ALIKE and term.alike and any(other in line.folded for other in term.alike):
+        here = ALIKE
     if here < FORMAL and term.formal and _is_formal(term, line):
         here = FORMAL
     if term.parts and here < SHORT:
@@ -205,9 +236,31 @@ def coverage(word: str, text: str) -> float:
     if word.isascii():
         return 0.0
     if len(word) == 2:
-        return max(0.25 * sum(mark in text for mark in word), SHORT if _in_longer(word, text) else 0.0)
+        return _pair_coverage(word, text)
     pairs = [word[at : at + 2] for at in range(len(word) - 1)]
     return 0.8 * sum(pair in text for pair in pairs) / max(len(pairs), 1)
+
+
+def coverages(word: str, texts: Sequence[str], joined: str) -> list[float]:
+    """`coverage` of a word by each text. ``joined``: all of them, a line each; what is nowhere in it is in none."""
+    if may_be_written_otherwise(word, joined) or any(other in joined for other in _same_words(word)):
+        return [coverage(word, text) for text in texts]
+    if word.isascii():
+        return [1.0 if word in text else 0.0 for text in texts]
+    if len(word) == 2:
+        return [_pair_coverage(word, text) for text in texts]
+    pairs = [word[at : at + 2] for at in range(len(word) - 1)]
+    there = [pair for pair in pairs if pair in joined]
+    parts = max(len(pairs), 1)
+    return [1.0 if word in text else 0.8 * sum([pair in text for pair in there]) / parts for text in texts]
+
+
+def _pair_coverage(word: str, text: str) -> float:
+    """`coverage` of two characters that have no other writing."""
+    if word in text:
+        return 1.0
+    marks = (word[0] in text) + (word[1] in text)
+    return max(0.25 * marks, SHORT if marks == 2 and _in_longer(word, text) else 0.0)
 
 
 @lru_cache(maxsize=2_048)
