@@ -12,7 +12,7 @@ from typing import Final
 from qianxun.core.answer_types import Passage
 from qianxun.core.system.cache import cached_texts
 from qianxun.question.words import joined
-from qianxun.text.chinese import SENTENCE_END, fold
+from qianxun.text.chinese import fold, sentence_ends
 
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
@@ -128,7 +128,7 @@ def _cut(text: str) -> Iterator[tuple[int, str, Row | None]]:
 def _parted(line: str) -> Iterator[tuple[int, str]]:
     """Whole ones: a semicolon ends one only where it would be too long otherwise."""
     start = 0
-    for mark in SENTENCE_END.finditer(line):
+    for mark in sentence_ends(line):
         if mark.group()[0] in "；;" and mark.end() - start < _LONG:
             continue
         if sentence := line[start : mark.end()].strip():

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 from qianxun.answer.extractive.passage_lines import Line
 from qianxun.answer.verify.grounding import Evidence, has_day
@@ -141,17 +141,21 @@ def _worth(query: EvidenceQuery, here: Mapping[str, Sequence[float]], lines: int
 def _covers(term: Term, query: EvidenceQuery, offered: Sequence[Line], here: Sequence[float]) -> list[float]:
     """How far each line covers a term that it has itself as far as ``here`` says. A line is also the one before the
     next, and the first of its passage."""
-    known = dict(zip((line.folded for line in offered), here, strict=True))
+    known = {term.text: dict(zip((line.folded for line in offered), here, strict=True))}
     return [
         own if own >= NAMED else term_coverage(term, line, query, own, known)
         for line, own in zip(offered, here, strict=True)
     ]
 
 
-def line_coverage(word: str, line: Line, here: float | None = None, known: dict[str, float] | None = None) -> float:
-    """How far a line has a word: itself (``here``, where that is known), or through its surroundings. ``known``: how far
-    texts have the word; others are added."""
-    known = {} if known is None else known
+KnownCoverages: TypeAlias = dict[str, dict[str, float]]
+"""Word → text → how far that has it: the same heading, or line before the next, is compared for many lines."""
+
+
+def line_coverage(word: str, line: Line, here: float | None = None, covers: KnownCoverages | None = None) -> float:
+    """How far a line has a word: itself (``here``, where that is known), or through its surroundings. What is worked
+    out of these is added to ``covers``."""
+    known = {} if covers is None else covers.setdefault(word, {})
     if here is None:
         here = _known_coverage(word, line.folded, known)
     if here >= NAMED:
@@ -182,20 +186,20 @@ def term_coverage(
     line: Line,
     query: EvidenceQuery,
     here: float | None = None,
-    known: dict[str, float] | None = None,
+    covers: KnownCoverages | None = None,
 ) -> float:
     """How far a line covers a term of the question: has it (``here``, where that is known), writes it otherwise, or
     has the figure it labels."""
-    here = line_coverage(term.text, line, here, known)
+    here = line_coverage(term.text, line, here, covers)
     if here < ALIKE and term.alike and any(other in line.folded for other in term.alike):
         here = ALIKE
     if here < FORMAL and term.formal and _is_formal(term, line):
         here = FORMAL
     if term.parts and here < SHORT:
-        here = max(here, SHORT * min(line_coverage(part, line) for part in term.parts))
+        here = max(here, SHORT * min(line_coverage(part, line, None, covers) for part in term.parts))
     if term.measure is None or here >= FIGURED or not _has_figure(term.measure, line, query):
         return here
-    return max(here, FIGURED * (line_coverage(term.bare, line) if term.bare else 1.0))
+    return max(here, FIGURED * (line_coverage(term.bare, line, None, covers) if term.bare else 1.0))
 
 
 def _is_formal(term: Term, line: Line) -> bool:
@@ -243,16 +247,22 @@ def coverage(word: str, text: str) -> float:
 
 def coverages(word: str, texts: Sequence[str], joined: str) -> list[float]:
     """`coverage` of a word by each text. ``joined``: all of them, a line each; what is nowhere in it is in none."""
-    if may_be_written_otherwise(word, joined) or any(other in joined for other in _same_words(word)):
+    if may_be_written_otherwise(word, joined):
         return [coverage(word, text) for text in texts]
-    if word.isascii():
-        return [1.0 if word in text else 0.0 for text in texts]
-    if len(word) == 2:
-        return [_pair_coverage(word, text) for text in texts]
-    pairs = [word[at : at + 2] for at in range(len(word) - 1)]
-    there = [pair for pair in pairs if pair in joined]
-    parts = max(len(pairs), 1)
-    return [1.0 if word in text else 0.8 * sum([pair in text for pair in there]) / parts for text in texts]
+    same = [other for other in _same_words(word) if other in joined]
+    pairs = [] if word.isascii() else [word[at : at + 2] for at in range(len(word) - 1)]
+    there, parts = [pair for pair in pairs if pair in joined], max(len(pairs), 1)
+    is_pair, is_there, found = len(pairs) == 1, word in joined, list[float]()
+    for text in texts:
+        if is_there and word in text:
+            found.append(1.0)
+        elif same and any(other in text for other in same):
+            found.append(ALIKE)
+        elif is_pair:
+            found.append(_pair_coverage(word, text))
+        else:
+            found.append(0.8 * sum([pair in text for pair in there]) / parts)
+    return found
 
 
 def _pair_coverage(word: str, text: str) -> float:
@@ -307,7 +317,11 @@ def _is_base(query: EvidenceQuery, clause: str, found: Sequence[Figure]) -> bool
     合同总价的30%, for 合同总价是多少."""
     if wanted_measure(query) == "share" or not all(isinstance(one, Share) or is_of("time", one) for one in found):
         return False
-    return any(re.search(re.escape(term.text) + _SHARE_OF, clause) for term in query.terms if term.is_main)
+    return any(
+        f"{term.text}的" in clause and re.search(re.escape(term.text) + _SHARE_OF, clause)
+        for term in query.terms
+        if term.is_main
+    )
 
 
 def has_wanted_kind(query: EvidenceQuery, line: Line, *, by_measure: bool = True) -> bool:

@@ -140,8 +140,12 @@ def _chunks(graph: KnowledgeGraph, visited: Scores, on_paths: Mapping[int, float
         for place in graph.relations.evidence_of(row)[:, 0].tolist():
             scores[place] = max(scores[place], score)
     found = np.flatnonzero(scores > 0)
+    scores = np.minimum(scores[found], 1.0)
+    if len(found) > DEPTH:  # no more need be sorted than may be shown
+        first = scores >= np.partition(scores, len(found) - DEPTH)[len(found) - DEPTH]
+        found, scores = found[first], scores[first]
     keys: Keys = graph.chunks[found]
-    return Ranking.ordered(keys, np.minimum(scores[found], 1.0)).head(DEPTH)
+    return Ranking.ordered(keys, scores).head(DEPTH)
 
 
 def _best(visited: Scores) -> dict[int, float]:

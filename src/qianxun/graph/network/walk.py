@@ -149,14 +149,14 @@ def _draw(graph: Transitions, rows: Numbers, share: Scores, fit: TypeFit) -> Non
         return
     is_drawn = np.zeros(len(rows), dtype=np.bool_)
     is_drawn[np.repeat(np.arange(len(rows)), counts)[matching]] = True
-    ends = np.cumsum(graph.begins[rows + 1] - graph.begins[rows])
-    for at in is_drawn.nonzero()[0].tolist():
-        own = slice(graph.begins[rows[at]], graph.begins[rows[at] + 1])
-        kinds = graph.type[own]
-        related = (kinds >= 0).nonzero()[0]
-        weight = graph.weight[own][related] * (OTHER_TYPE_WEIGHT + fit(kinds[related]))
-        # One after the other, as all shares are summed: another order would give other last digits.
-        by_relations = np.bincount(np.zeros(len(related), dtype=np.int64), weights=weight)[0]
-        share[ends[at] - len(kinds) + related] = weight * (
-            (1.0 - graph.to_chunks[rows[at]]) / np.maximum(by_relations, _TINY)
-        )
+    drawn = is_drawn.nonzero()[0]
+    edges, lengths = _ranges(graph.begins, rows[drawn])
+    kinds = graph.type[edges]
+    related = (kinds >= 0).nonzero()[0]
+    owner = np.repeat(np.arange(len(drawn)), lengths)[related]
+    weight = graph.weight[edges[related]] * (OTHER_TYPE_WEIGHT + fit(kinds[related]))
+    by_relations = np.bincount(owner, weights=weight, minlength=len(drawn))
+    # Where the edges of each of these are in ``share``.
+    before = np.cumsum(graph.begins[rows + 1] - graph.begins[rows])[drawn] - lengths
+    places = edges[related] + (before - graph.begins[rows[drawn]])[owner]
+    share[places] = weight * ((1.0 - graph.to_chunks[rows[drawn]]) / np.maximum(by_relations, _TINY))[owner]
