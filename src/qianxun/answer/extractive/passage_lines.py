@@ -68,7 +68,7 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
     found: list[Line] = []
     for passage in passages:
         before = first = ""
-        around, name = _folded(passage.text), _folded(passage.doc_name)
+        around, name = folded_text(passage.text), folded_text(passage.doc_name)
         headings = [fold(str(heading)) for heading in passage.metadata.get("headings") or ()]
         titles = {name, PurePath(name).stem, *headings}
         name = "\n".join((name, *subjects.get(passage.doc_id, ())))
@@ -104,7 +104,8 @@ def _goes_on(text: str, number: int) -> bool:
     return bool(number) and counted is not None and int(counted.group(1)) == number + 1
 
 
-_folded = cached_texts(256, longest=4_000)(fold)
+folded_text = cached_texts(256, longest=4_000)(fold)
+"""`fold`, remembered: the same passages are searched for names, cut into lines, and read for every wording."""
 
 
 @cached_texts(128, longest=4_000)
