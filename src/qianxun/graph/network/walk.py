@@ -127,7 +127,8 @@ def _first(rows: Numbers, here: Scores) -> Numbers:
     is_more = here > least
     ties = (here == least).nonzero()[0][: FRONTIER - np.count_nonzero(is_more)]
     is_more[ties] = True
-    return is_more.nonzero()[0]
+    first: Numbers = is_more.nonzero()[0]
+    return first
 
 
 def _ranges(begins: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
