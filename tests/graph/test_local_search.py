@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qianxun.core.types import Scores
 from qianxun.graph.network import local_search as searching
+from qianxun.graph.network import walk as walking
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph, entity_id, graph_from_facts
 from qianxun.graph.network.local_search import LocalResult, _paths, local_search
-from qianxun.graph.network.walk import walk
+from qianxun.graph.network.walk import Transitions, TypeFit, walk
 from qianxun.question.graph_query import graph_query
 from qianxun.text.chinese import Analyser
 from tests.graph.telling import prose, triple
@@ -107,6 +109,58 @@ def test_a_walk_ends_where_it_began_and_loses_nobody() -> None:
     there = walk(graph.transitions, start, lambda kinds: np.zeros(len(kinds)))
     assert there.sum() == pytest.approx(1.0)
     assert int(there.argmax()) == graph.row(entity_id("美女与野兽"))
+
+
+def _walked_in_full(graph: Transitions, start: Scores, fit: TypeFit) -> Scores:
+    """The walk by its definition: every share of every step worked out anew."""
+    here, left, visited = start / start.sum(), 1.0, np.zeros(len(graph))
+    for _ in range(walking.STEPS):
+        visited += walking.RESTART * left * here
+        left *= 1.0 - walking.RESTART
+        front = np.flatnonzero(here)
+        front = np.sort(front[np.lexsort((front, -here[front]))[: walking.FRONTIER]])
+        reached = np.zeros(len(graph))
+        for node in front.tolist():
+            own = slice(graph.begins[node], graph.begins[node + 1])
+            is_relation = graph.type[own] >= 0
+            drawn = np.where(is_relation, walking.OTHER_TYPE_WEIGHT + fit(graph.type[own]), 1.0) * graph.weight[own]
+            # Summed one after the other, as `np.bincount` does.
+            by_relations, by_chunks = (sum(drawn[mask].tolist(), 0.0) for mask in (is_relation, ~is_relation))
+            to_chunks = (walking.TO_CHUNKS if by_chunks else 0.0) if by_relations else 1.0
+            related, other = (1.0 - to_chunks) / max(by_relations, 1e-300), to_chunks / max(by_chunks, 1e-300)
+            for to, weight in zip(
+                graph.to[own], here[node] * (drawn * np.where(is_relation, related, other)), strict=True
+            ):
+                reached[to] += weight
+        here = reached
+    return visited + left * here
+
+
+@pytest.mark.parametrize("frontier", [2, 7, 1_000])
+def test_a_walk_has_the_very_digits_of_its_definition(frontier: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walking, "FRONTIER", frontier)
+    crowd = [triple(100 + at, f"{at}号演员", "国籍" if at % 3 else "代表作品", "法国") for at in range(40)]
+    texts = [prose(200 + at, f"{at}号演员", "巴黎", "法国") for at in range(20)]
+    graph = graph_from_facts([*FILMS, *crowd, *texts])
+    for text in ("法国有哪些演员的国籍", "文森特·卡塞尔的代表作品", "巴黎的情况"):
+        question = graph_query(text, ANALYSER)
+        start = searching._start(graph, question, graph.find(question.folded))
+        fits = searching.TypeFits(graph, question)
+        found = walk(graph.transitions, start, fits)
+        assert np.count_nonzero(found) > 5
+        assert found.tolist() == _walked_in_full(graph.transitions, start, fits).tolist()
+
+
+def test_relations_among_some_entities_are_those_with_both_ends_there() -> None:
+    crowd = [triple(100 + at, f"{at}号演员", "国籍", "法国") for at in range(30)]
+    graph = graph_from_facts([*FILMS, *crowd])
+    names = ("法国", "巴黎", "文森特·卡塞尔", "3号演员")
+    rows = graph.rows(map(entity_id, names))
+    ends = zip(graph.relations.source.tolist(), graph.relations.target.tolist(), strict=True)
+    among = [at for at, (one, other) in enumerate(ends) if one in rows and other in rows]
+    assert len(among) == 3
+    assert graph.relations_among(rows).tolist() == among
+    assert graph.relations_among([]).tolist() == []
 
 
 def test_a_walk_prefers_what_is_asked_for() -> None:

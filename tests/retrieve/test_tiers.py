@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from qianxun.core.errors import BadQuery
-from qianxun.core.options import Mode
+from qianxun.core.options import Mode, SearchOptions
 from qianxun.core.types import Document, Eq, Recall
 from qianxun.engine.settings import Search
 from qianxun.rank.calibrate import Curves
+from qianxun.retrieve.run import brief_recall, recall
 from tests.answer.asked import Opened
 
 LIBRARY = [
@@ -57,6 +58,14 @@ def test_the_nearest_come_though_they_share_no_character_and_nothing_farther_doe
     assert [each.arms["vector"].rank for each in recall.found] == [1, 2, 3]
     assert {each.tier for each in recall.found} == {"fuzzy"}
     assert shelf.ask("qwxyz", mode="vector", top_k=100, fuzzy=False).found == ()
+
+
+@pytest.mark.parametrize("mode", ["vector", "fulltext", "hybrid"])
+@pytest.mark.parametrize("query", ["qwxyz", "参保职工住院的报销比例", "花卉", "医保手册.md 备案", "凭证 abc"])
+def test_a_search_for_many_results_admits_what_one_for_few_does(shelf: Opened, query: str, mode: Mode) -> None:
+    base, options = shelf.run(shelf.engine.base(shelf.kb)), SearchOptions(mode=mode, top_k=100, threshold=0.0)
+    brief, complete = shelf.run(brief_recall(base, query, options))
+    assert tuple(map(complete, brief.results)) == shelf.run(recall(base, query, options)).results
 
 
 def test_where_fuzzy_results_are_not_allowed_only_sure_ones_come(shelf: Opened) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from qianxun.core.errors import BadInput
 from qianxun.text.chinese import (
     ANALYSIS_VERSION,
+    SENTENCE_END,
     STOP_WORDS,
     Analyser,
     analyse_query,
@@ -23,6 +24,7 @@ from qianxun.text.chinese import (
     grams,
     index_grams,
     index_words,
+    sentence_ends,
     words,
 )
 from tests.shared import DATA, needs_data
@@ -190,3 +192,8 @@ def test_pairs_of_characters_of_words_without_meaning_are_not_searched_for() -> 
 def test_terms_of_an_index_entry_are_its_words_and_grams(text: str) -> None:
     analyser = Analyser(["报销比例"])
     assert analyser.index_terms(text) == (analyser.index_words(text), index_grams(text))
+
+
+@given(st.text(alphabet="天a1。！？；…｡．!?;.，、”）\"' =/", max_size=30))
+def test_sentences_end_where_the_pattern_finds_an_end(text: str) -> None:
+    assert [end.span() for end in sentence_ends(text)] == [end.span() for end in SENTENCE_END.finditer(text)]

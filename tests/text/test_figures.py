@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -14,8 +15,11 @@ SIGNS = list("零一二两三五九十百千万亿0159.,:/-~年月日号点时�
 
 def test_no_pattern_is_left_out_that_would_have_found_a_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = random.Random(5)
-    texts = [prepared("".join(drawn.choices(SIGNS, k=drawn.choice([2, 3, 5, 9])))) for _ in range(3_000)]
+    written = ["".join(drawn.choices(SIGNS, k=drawn.choice([2, 3, 5, 9]))) for _ in range(3_000)]
+    texts = list(map(prepared, written))
     by_signs = [placed(text) for text in texts]
+    monkeypatch.setattr(reading, "_SIGN", re.compile(""))
+    assert texts == list(map(prepared, written))
     monkeypatch.setattr(reading, "_READERS", [(pattern, reader, "") for pattern, reader, _ in reading._READERS])
     assert by_signs == [placed(text) for text in texts]
     assert {type(one.figure) for found in by_signs for one in found} == {Number, Share, Day, Code, Clock}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from qianxun.bases.base import OpenBase, chunks_by_keys
-from qianxun.core.types import ArmScore, Chunk, Degraded, Found, Ranking, matches
+from qianxun.core.types import EVERYTHING, ArmScore, Chunk, Degraded, Found, Ranking, matches
 from qianxun.rank.calibrate import Curve
 from qianxun.records import bases, chunks, outbox
 from qianxun.retrieve.query_plan import QueryPlan
@@ -68,7 +68,7 @@ class CandidatePool:
         return len(await self.chunks(self.candidates.keys.tolist()))
 
     def _passes(self, known: Mapping[int, Chunk], key: int) -> bool:
-        passes = key in known and matches(self._where, known[key].attributes)
+        passes = key in known and (self._where is EVERYTHING or matches(self._where, known[key].attributes))
         if not passes:
             self.dropped.append(key)
         return passes
@@ -102,10 +102,10 @@ class ScoresByKey:
         row = self._rows[key]
         return ArmScore(row + 1 if rank is None else rank, float(self._raw[row]), float(self._scores[row]))
 
-    def is_among(self, key: int, first: int) -> bool:
-        """Whether a chunk is one of the ``first`` of the ranking."""
-        row = self._rows.get(key)
-        return row is not None and row < first
+    def keys_from(self, least: float) -> list[int]:
+        """The chunks that have this score at least."""
+        found: list[int] = self.keys[self._scores >= least].tolist()
+        return found
 
     def score(self, key: int) -> float:
         """Zero for a chunk that is not in the ranking."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -80,13 +80,15 @@ async def brief_results(
     were found, and their words need not be compared."""
     pool, results = candidates.pool, list[Found]()
     shown = await order.shown(pool)
-    for at in range(0, len(shown), PAGE):
-        scores = dict(shown.hits_between(at, at + PAGE))
+    found_related = criteria.found_related(pool)
+    size = max(options.top_k, PAGE)  # as many as are wanted in one statement: all of them are mostly admitted
+    for at in range(0, len(shown), size):
+        scores = dict(shown.hits_between(at, at + size))
         for chunk in await pool.chunks(list(scores)):
             score = scores[chunk.key]
             if is_below_threshold(score, candidates.plan, options) or taken + len(results) == options.top_k:
                 return results
-            if chunk.key not in candidates.rules.pinned and criteria.admits(chunk, pool):
+            if chunk.key not in candidates.rules.pinned and criteria.admits(chunk, found_related):
                 results.append(Found(chunk, score, "", {}))
         if taken + len(results) == options.top_k:
             break
@@ -273,18 +275,23 @@ class TierCriteria:
     lexical: frozenset[str]  # arms that find by what is written: a chunk of theirs has something of the query
     folded: Callable[[Chunk], str]  # a chunk's text as words are looked for in it
 
-    def admits(self, chunk: Chunk, pool: CandidatePool) -> bool:
-        """Whether `assess` gives a candidate any tier, where no reranker has read it."""
-        key = chunk.key
-        if (
-            chunk.doc_id in self.named
-            or any(key in by_key for arm, by_key in pool.arms.items() if arm in self.lexical)
-            or ("vector" in pool.arms and pool.arms["vector"].is_among(key, NEAREST))
-            or (self.similarities and self._similarity(key) >= FUZZY)
-        ):
+    def admits(self, chunk: Chunk, found_related: Set[int]) -> bool:
+        """Whether `assess` gives a candidate any tier, where no reranker has read it; see `found_related`."""
+        if chunk.key in found_related or chunk.doc_id in self.named:
             return True
         folded = self.folded(chunk)
-        return not self.grams.isdisjoint(folded) or bool(matched_under(folded, chunk.headings, self.words))
+        return any(gram in folded for gram in self.grams) or bool(matched_under(folded, chunk.headings, self.words))
+
+    def found_related(self, pool: CandidatePool) -> Set[int]:
+        """The keys of candidates that have a tier by where they were found, whatever their words."""
+        if self.similarities and self.least >= FUZZY:
+            return frozenset(pool.candidates.keys.tolist())
+        found = set[int]().union(*(by_key.keys.tolist() for arm, by_key in pool.arms.items() if arm in self.lexical))
+        if "vector" in pool.arms:
+            found.update(pool.arms["vector"].keys[:NEAREST].tolist())
+        for scores in self.similarities:
+            found.update(scores.keys_from(FUZZY))
+        return found
 
     def _similarity(self, key: int) -> float:
         return max([self.least, *(scores.score(key) for scores in self.similarities)])

@@ -74,6 +74,7 @@ SENTENCE_END: Final = re.compile(
     "(?![，、])"  # “去吗？”，他说。 is one sentence
 )
 """Where a sentence ends, closing quotes included. Not in 3.14, 1.2.3, a.cn/x?y=1, nor after the number of "1. 总则"."""
+_SENTENCE_MARK: Final = re.compile("[。！？；…｡．!?;.]")  # that any of these begins with
 CLAUSE_END: Final = re.compile(rf"(?:[，、：]+|[,:](?=[\s\u3400-\u9fff])|——+)[{_CLOSING}]*")
 
 
@@ -95,6 +96,16 @@ def fold(text: str) -> str:
     if traditional.search(text):
         text = _to_simplified().convert(text)
     return text
+
+
+def sentence_ends(text: str) -> Iterator[re.Match[str]]:
+    """Every `SENTENCE_END` of a text. That pattern has several beginnings, and is slow where none of them is."""
+    mark = _SENTENCE_MARK.search(text)
+    while mark is not None:
+        end = SENTENCE_END.match(text, mark.start())
+        if end is not None:
+            yield end
+        mark = _SENTENCE_MARK.search(text, mark.end() if end is None else end.end())
 
 
 def simplified(text: str) -> str:

@@ -140,6 +140,9 @@ _ORDINAL_MARK: Final = re.compile("第[一二三四五六七八九十](?=[,，�
 _FORMAL_AMOUNT: Final = re.compile("[零壹贰叁肆伍陆柒捌玖拾佰仟万亿]{2,24}[元圆]")
 _FORMAL_NUMERALS: Final = str.maketrans("壹贰叁肆伍陆柒捌玖拾佰仟圆", "一二三四五六七八九十百千元")
 
+# Every figure, and every mark of a list, has one of these at least.
+_SIGN: Final = re.compile(rf"[\d{_HAN}壹贰叁肆伍陆柒捌玖拾佰仟半每ivx]")
+
 _Reader: TypeAlias = Callable[[re.Match[str], str], Figure | None]
 
 
@@ -190,6 +193,8 @@ def _figures(text: str) -> tuple[Figure, ...]:
 def prepared(text: str) -> str:
     """Folded, with what is no figure blanked out, and 壹佰玖拾叁万元 as 一百九十三万元."""
     folded = fold(without_formulas(text)).replace("％", "%")
+    if not _SIGN.search(folded):  # nothing that any of these could find
+        return folded
     folded = _FORMAL_AMOUNT.sub(lambda found: found.group().translate(_FORMAL_NUMERALS), folded)
     for pattern in (_LIST_MARK, _BRACKETED_MARK, _ORDINAL_MARK, _PLAIN_WORDS):
         folded = pattern.sub(lambda found: "\n" * len(found.group()), folded)
@@ -198,6 +203,8 @@ def prepared(text: str) -> str:
 
 def placed(text: str) -> list[Placed]:
     """The figures of a prepared text, in order."""
+    if not _SIGN.search(text):
+        return []
     taken, signs = bytearray(len(text)), set(text)
     found: list[Placed] = []
     for pattern, reader, needs in _READERS:

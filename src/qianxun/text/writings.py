@@ -27,6 +27,12 @@ def is_written_otherwise(word: str, folded: str) -> bool:
     return kind == "unknown" and _is_misspelt(word, folded)
 
 
+def may_be_written_otherwise(word: str, joined: str) -> bool:
+    """Returns False if `is_written_otherwise` is False for every line of a text. The values of figures are told for
+    each line alone: what stands before the end of a line may go on after it."""
+    return _kind(word) == "figure" or is_written_otherwise(word, joined)
+
+
 @lru_cache(maxsize=4096)
 def _kind(word: str) -> Literal["figure", "latin", "unknown", "word"]:
     """What other writings a word may have; "unknown" is none of the dictionary, "word" has no other."""

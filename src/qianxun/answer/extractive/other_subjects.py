@@ -70,7 +70,9 @@ def _is_other(subject: str, line: Line) -> bool:
 
 def _is_in(subject: str, title: str) -> bool:
     """Itself, or what it is short for: 意外险 for 意外伤害保险."""
-    return subject in title or re.search(_SKIPPED.join(map(re.escape, subject)), title) is not None
+    if subject in title or not all(mark in title for mark in subject):
+        return subject in title
+    return re.search(_SKIPPED.join(map(re.escape, subject)), title) is not None
 
 
 def _without(offered: Sequence[Line], other: set[int]) -> list[Line]:

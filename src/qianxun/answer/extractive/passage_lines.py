@@ -12,7 +12,7 @@ from typing import Final
 from qianxun.core.answer_types import Passage
 from qianxun.core.system.cache import cached_texts
 from qianxun.question.words import joined
-from qianxun.text.chinese import SENTENCE_END, fold
+from qianxun.text.chinese import fold, sentence_ends
 
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
@@ -68,7 +68,7 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
     found: list[Line] = []
     for passage in passages:
         before = first = ""
-        around, name = _folded(passage.text), _folded(passage.doc_name)
+        around, name = folded_text(passage.text), folded_text(passage.doc_name)
         headings = [fold(str(heading)) for heading in passage.metadata.get("headings") or ()]
         titles = {name, PurePath(name).stem, *headings}
         name = "\n".join((name, *subjects.get(passage.doc_id, ())))
@@ -104,7 +104,8 @@ def _goes_on(text: str, number: int) -> bool:
     return bool(number) and counted is not None and int(counted.group(1)) == number + 1
 
 
-_folded = cached_texts(256, longest=4_000)(fold)
+folded_text = cached_texts(256, longest=4_000)(fold)
+"""`fold`, remembered: the same passages are searched for names, cut into lines, and read for every wording."""
 
 
 @cached_texts(128, longest=4_000)
@@ -128,7 +129,7 @@ def _cut(text: str) -> Iterator[tuple[int, str, Row | None]]:
 def _parted(line: str) -> Iterator[tuple[int, str]]:
     """Whole ones: a semicolon ends one only where it would be too long otherwise."""
     start = 0
-    for mark in SENTENCE_END.finditer(line):
+    for mark in sentence_ends(line):
         if mark.group()[0] in "；;" and mark.end() - start < _LONG:
             continue
         if sentence := line[start : mark.end()].strip():
@@ -170,7 +171,7 @@ def table_rows(lines: Sequence[str]) -> list[Row | None]:
 
 
 def is_row(line: str) -> bool:
-    return _ROW.fullmatch(line) is not None and line.count("|") > 2
+    return line.count("|") > 2 and _ROW.fullmatch(line) is not None
 
 
 def _header(lines: Sequence[str], at: int) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from qianxun.answer.extractive.passage_lines import folded_text
 from qianxun.core.answer_types import Passage
 from qianxun.question.words import joined
 from qianxun.text.chinese import fold
@@ -30,7 +31,7 @@ def record_subjects(question: str, passages: Sequence[Passage]) -> Mapping[str, 
     for passage in passages:
         if passage.start > HEAD or passage.end <= passage.start:
             continue
-        head = fold(passage.text[: HEAD - passage.start])
+        head = folded_text(passage.text[: HEAD - passage.start])
         people = set(_SUBJECT.findall(head))
         own = [*(people if len(people) == 1 else ()), *(code for code in codes if code in head.translate(_BRACKETS))]
         named = tuple(name for name in own if name in folded)
@@ -43,5 +44,5 @@ def people(question: str, passages: Sequence[Passage]) -> tuple[str, ...]:
     """The people of a question whom the passages introduce by their part (被告人某某，…): names that no dictionary has
     are words all the same."""
     folded = fold(question)
-    names = {name for passage in passages for name in _PERSON.findall(fold(passage.text)) if name in folded}
+    names = {name for passage in passages for name in _PERSON.findall(folded_text(passage.text)) if name in folded}
     return tuple(sorted(names, key=lambda name: (-len(name), name)))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import Final
+from typing import Final, TypeAlias
 
 from qianxun.answer.extractive.passage_lines import Line
 from qianxun.answer.verify.grounding import Evidence, has_day
@@ -27,7 +27,7 @@ from qianxun.question.words import cue, entries, joined
 from qianxun.text.chinese import fold
 from qianxun.text.figures import Clock, Day, Figure, Number, Share, figures
 from qianxun.text.synonyms import shipped
-from qianxun.text.writings import is_written_otherwise
+from qianxun.text.writings import is_written_otherwise, may_be_written_otherwise
 
 BEFORE: Final = 0.7  # what a term is worth that is in the sentence before
 NAMED: Final = 0.9  # … in the name of the document
@@ -72,18 +72,21 @@ class ScoredLine:
 
 def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLine]:
     """Every line, in order. A term counts by how rare it is among the lines: what none of them has counts most."""
-    worth = _worth(query, offered)
+    # Every term in every line, compared once: in itself a line has most of what it has.
+    folded = [line.folded for line in offered]
+    joined = "\n".join(folded)
+    here = {term.text: coverages(term.text, folded, joined) for term in query.terms}
+    worth = _worth(query, here, len(offered))
     whole = sum(worth.values())
     wordless = 1.0 if query.names or query.kind == "summary" else 0.0  # 介绍一下甲公司: everything about it
     evidence = _evidence(offered) if query.days else {}
-    # Every term in every line, compared once: in itself a line has most of what it has.
-    here = {term.text: [coverage(term.text, line.folded) for line in offered] for term in query.terms}
+    covered = {term.text: _covers(term, query, offered, here[term.text]) for term in query.terms}
     distinctive = _distinctive(query, offered, here)
     informative = {number: _informative(query, own) for number, own in distinctive.items()}
     sought = _informative(query, worth)
     found = []
     for at, line in enumerate(offered):
-        covers = {term.text: term_coverage(term, line, query, here[term.text][at]) for term in query.terms}
+        covers = {word: shares[at] for word, shares in covered.items()}
         share = sum(worth[word] * cover for word, cover in covers.items()) / whole if whole else wordless
         fitting = _fitting(query, line)
         figure = _figure(query, fitting, sought)
@@ -101,6 +104,8 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
 
 def _is_labelled(query: EvidenceQuery, line: Line) -> bool:
     """Returns True if a line calls what it states by the very thing that is asked for: 乙方：某某公司, for 乙方是谁."""
+    if ":" not in line.folded and "：" not in line.folded:
+        return False
     label = _LIST_MARK.sub("", _opened(line.folded)[0]).strip()
     return bool(label) and any(term.text == label for term in query.terms if term.is_main)
 
@@ -122,49 +127,79 @@ def _distinctive(
     return found
 
 
-def _worth(query: EvidenceQuery, offered: Sequence[Line]) -> dict[str, float]:
+def _worth(query: EvidenceQuery, here: Mapping[str, Sequence[float]], lines: int) -> dict[str, float]:
     found = {}
     for term in query.terms:
-        count: float = sum(term.text in line.folded for line in offered)
+        count: float = here[term.text].count(1.0)  # a line that has the very word has all of it, and no other has
         # What is done, and how, is said in many ways: that no line has the word does not make it the rarest of all.
-        count = max(count, len(offered) * (_SLIGHT_COUNT if term.is_slight else _VERB_COUNT if term.is_verb else 0.0))
-        rarity = math.log1p(len(offered) / max(count, 0.5))
+        count = max(count, lines * (_SLIGHT_COUNT if term.is_slight else _VERB_COUNT if term.is_verb else 0.0))
+        rarity = math.log1p(lines / max(count, 0.5))
         found[term.text] = term.share * rarity * (0.6 + 0.2 * min(len(term.text), 4))
     return found
 
 
-def line_coverage(word: str, line: Line, here: float | None = None) -> float:
-    """How far a line has a word: itself (``here``, where that is known), or through its surroundings."""
+def _covers(term: Term, query: EvidenceQuery, offered: Sequence[Line], here: Sequence[float]) -> list[float]:
+    """How far each line covers a term that it has itself as far as ``here`` says. A line is also the one before the
+    next, and the first of its passage."""
+    known = {term.text: dict(zip((line.folded for line in offered), here, strict=True))}
+    return [
+        own if own >= NAMED else term_coverage(term, line, query, own, known)
+        for line, own in zip(offered, here, strict=True)
+    ]
+
+
+KnownCoverages: TypeAlias = dict[str, dict[str, float]]
+"""Word → text → how far that has it: the same heading, or line before the next, is compared for many lines."""
+
+
+def line_coverage(word: str, line: Line, here: float | None = None, covers: KnownCoverages | None = None) -> float:
+    """How far a line has a word: itself (``here``, where that is known), or through its surroundings. What is worked
+    out of these is added to ``covers``."""
+    known = {} if covers is None else covers.setdefault(word, {})
     if here is None:
-        here = coverage(word, line.folded)
+        here = _known_coverage(word, line.folded, known)
     if here >= NAMED:
         return here
-    if line.heading and coverage(word, line.heading) >= SHORT:
+    if line.heading and _known_coverage(word, line.heading, known) >= SHORT:
         return HEADED
-    if line.opened and coverage(word, line.opened) >= SHORT:
+    if line.opened and _known_coverage(word, line.opened, known) >= SHORT:
         return NAMED
     if word in line.name:
         return NAMED
     best = max(here, AROUND) if word in line.around else here
-    for text, share in ((line.before, BEFORE), (line.first, TOPIC)):
-        if best < share and text:  # it counts for no more than its share
-            best = max(best, share * coverage(word, text))
+    if best < BEFORE and line.before:  # it counts for no more than its share
+        best = max(best, BEFORE * _known_coverage(word, line.before, known))
+    if best < TOPIC and line.first:
+        best = max(best, TOPIC * _known_coverage(word, line.first, known))
     return best
 
 
-def term_coverage(term: Term, line: Line, query: EvidenceQuery, here: float | None = None) -> float:
+def _known_coverage(word: str, text: str, known: dict[str, float]) -> float:
+    found = known.get(text)
+    if found is None:
+        found = known[text] = coverage(word, text)
+    return found
+
+
+def term_coverage(
+    term: Term,
+    line: Line,
+    query: EvidenceQuery,
+    here: float | None = None,
+    covers: KnownCoverages | None = None,
+) -> float:
     """How far a line covers a term of the question: has it (``here``, where that is known), writes it otherwise, or
     has the figure it labels."""
-    here = line_coverage(term.text, line, here)
-    if term.alike and any(other in line.folded for other in term.alike):
-        here = max(here, ALIKE)
+    here = line_coverage(term.text, line, here, covers)
+    if here < ALIKE and term.alike and any(other in line.folded for other in term.alike):
+        here = ALIKE
     if here < FORMAL and term.formal and _is_formal(term, line):
         here = FORMAL
     if term.parts and here < SHORT:
-        here = max(here, SHORT * min(line_coverage(part, line) for part in term.parts))
+        here = max(here, SHORT * min(line_coverage(part, line, None, covers) for part in term.parts))
     if term.measure is None or here >= FIGURED or not _has_figure(term.measure, line, query):
         return here
-    return max(here, FIGURED * (line_coverage(term.bare, line) if term.bare else 1.0))
+    return max(here, FIGURED * (line_coverage(term.bare, line, None, covers) if term.bare else 1.0))
 
 
 def _is_formal(term: Term, line: Line) -> bool:
@@ -205,9 +240,37 @@ def coverage(word: str, text: str) -> float:
     if word.isascii():
         return 0.0
     if len(word) == 2:
-        return max(0.25 * sum(mark in text for mark in word), SHORT if _in_longer(word, text) else 0.0)
+        return _pair_coverage(word, text)
     pairs = [word[at : at + 2] for at in range(len(word) - 1)]
     return 0.8 * sum(pair in text for pair in pairs) / max(len(pairs), 1)
+
+
+def coverages(word: str, texts: Sequence[str], joined: str) -> list[float]:
+    """`coverage` of a word by each text. ``joined``: all of them, a line each; what is nowhere in it is in none."""
+    if may_be_written_otherwise(word, joined):
+        return [coverage(word, text) for text in texts]
+    same = [other for other in _same_words(word) if other in joined]
+    pairs = [] if word.isascii() else [word[at : at + 2] for at in range(len(word) - 1)]
+    there, parts = [pair for pair in pairs if pair in joined], max(len(pairs), 1)
+    is_pair, is_there, found = len(pairs) == 1, word in joined, list[float]()
+    for text in texts:
+        if is_there and word in text:
+            found.append(1.0)
+        elif same and any(other in text for other in same):
+            found.append(ALIKE)
+        elif is_pair:
+            found.append(_pair_coverage(word, text))
+        else:
+            found.append(0.8 * sum([pair in text for pair in there]) / parts)
+    return found
+
+
+def _pair_coverage(word: str, text: str) -> float:
+    """`coverage` of two characters that have no other writing."""
+    if word in text:
+        return 1.0
+    marks = (word[0] in text) + (word[1] in text)
+    return max(0.25 * marks, SHORT if marks == 2 and _in_longer(word, text) else 0.0)
 
 
 @lru_cache(maxsize=2_048)
@@ -254,7 +317,11 @@ def _is_base(query: EvidenceQuery, clause: str, found: Sequence[Figure]) -> bool
     合同总价的30%, for 合同总价是多少."""
     if wanted_measure(query) == "share" or not all(isinstance(one, Share) or is_of("time", one) for one in found):
         return False
-    return any(re.search(re.escape(term.text) + _SHARE_OF, clause) for term in query.terms if term.is_main)
+    return any(
+        f"{term.text}的" in clause and re.search(re.escape(term.text) + _SHARE_OF, clause)
+        for term in query.terms
+        if term.is_main
+    )
 
 
 def has_wanted_kind(query: EvidenceQuery, line: Line, *, by_measure: bool = True) -> bool:

@@ -27,6 +27,7 @@ from qianxun.answer.extractive.sentence_scores import (
     SHORT,
     ScoredLine,
     coverage,
+    coverages,
     has_wanted_kind,
     line_coverage,
     score_lines,
@@ -146,7 +147,9 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     fit = _fit(query, evidence.scored)
     words = [term.text for term in query.terms]
     own = [one for one in evidence.scored if not evidence.subject or one.line.is_of(evidence.subject)]
-    absent = [word for word in words if all(coverage(word, one.line.folded) < 0.8 for one in own)]
+    folded = [one.line.folded for one in own]
+    joined = "\n".join(folded)
+    absent = [word for word in words if max(coverages(word, folded, joined), default=0.0) < 0.8]
     # What only lines about something else say is not said of the subject.
     is_enough = fit >= ENOUGH[query.kind] and not (evidence.subject and absent) and not _lacks_thing(evidence, fit)
     is_enough = is_enough and not _lacks_attribute(evidence) and _offers_kind(evidence) and not _is_of_other(evidence)

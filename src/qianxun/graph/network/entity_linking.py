@@ -78,9 +78,11 @@ def _spans(names: Names, entity_of: Numbers, folded: str) -> Iterator[_Span]:
     for start in range(len(folded)):
         for end in range(start + 1, min(len(folded), start + LONGEST_NAME) + 1):
             form = folded[start:end]
+            exact = names.forms.get(form)
+            if exact is None and form not in names.bare and form not in names.parts:
+                continue
             if not _can_name(form) or cuts_run(folded, start, end):
                 continue
-            exact = names.forms.get(form)
             kinds: tuple[tuple[Sequence[int], float], ...] = (
                 (() if exact is None else (exact,), 1.0 if len(form) > 1 else SINGLE_CHARACTER),
                 (names.bare.get(form, ()), BARE),

@@ -291,8 +291,13 @@ class KnowledgeGraph:
 
     def relations_among(self, entities: Sequence[int]) -> Numbers:
         """The rows of relations with both ends among these."""
-        rows = self.relation_rows(entities)
-        return rows[np.isin(self.relations.source[rows], entities) & np.isin(self.relations.target[rows], entities)]
+        is_among = np.zeros(len(self), dtype=np.bool_)
+        is_among[list(entities)] = True
+        found = [self.relations_by_entity.of(row) for row in entities]
+        rows = np.concatenate(found) if found else _NONE
+        rows = rows[is_among[self.relations.target[rows]]]
+        # Sorted last: of thousands of relations of what many texts name, few are left.
+        return np.unique(rows[is_among[self.relations.source[rows]]])
 
     @cached_property
     def relations_by_entity(self) -> Grouped:

@@ -73,7 +73,7 @@ def _visited(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Matc
     """How often a walk from the named entities comes to each node. Another wording of a question mostly names the same
     entities and relations: its walk is the same, and is not walked again."""
     start, fits = _start(graph, question, matches), TypeFits(graph, question)
-    rows = np.flatnonzero(start)
+    rows = (start != 0.0).nonzero()[0]
     key = (rows.tobytes(), start[rows].tobytes())
     known = graph.walks.get(key)
     if known is not None and np.array_equal(fits(known.kinds), known.fits):
@@ -81,7 +81,7 @@ def _visited(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Matc
         visited[known.rows] = known.scores
         return visited
     visited = walk(graph.transitions, start, fits)
-    reached, kinds = np.flatnonzero(visited), fits.kinds
+    reached, kinds = (visited != 0.0).nonzero()[0], fits.kinds
     graph.walks.put(key, Walked(kinds, fits(kinds), reached, visited[reached]))
     return visited
 
@@ -108,25 +108,26 @@ def _named_share(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[
 
 
 class TypeFits:
-    """How well types of relations match a question; each type is computed once."""
+    """How well types of relations match a question; each type is computed once. The last place is for -1, no type."""
 
     def __init__(self, graph: KnowledgeGraph, question: GraphQuery) -> None:
         self._types, self._question = graph.types, question
-        self._shares: Scores = np.zeros(len(graph.types))
-        self._is_known = np.zeros(len(graph.types), dtype=np.bool_)
-        self._is_known[CO_OCCURRENCE_TYPE] = True
+        self._shares: Scores = np.zeros(len(graph.types) + 1)
+        self._is_known = np.zeros(len(graph.types) + 1, dtype=np.bool_)
+        self._is_known[[CO_OCCURRENCE_TYPE, -1]] = True
 
     @property
     def kinds(self) -> Numbers:
         """The types that were computed so far."""
-        return np.flatnonzero(self._is_known)
+        return np.flatnonzero(self._is_known[:-1])
 
     def __call__(self, kinds: Numbers) -> Scores:
         is_new = np.zeros(len(self._shares), dtype=np.bool_)
         is_new[kinds] = True
-        for kind in np.flatnonzero(is_new & ~self._is_known).tolist():
+        new = np.flatnonzero(is_new & ~self._is_known)
+        for kind in new.tolist():
             self._shares[kind] = self._question.fit(self._types[kind]).share
-        self._is_known[kinds] = True
+        self._is_known[new] = True
         shares: Scores = self._shares[kinds]
         return shares
 
@@ -139,12 +140,16 @@ def _chunks(graph: KnowledgeGraph, visited: Scores, on_paths: Mapping[int, float
         for place in graph.relations.evidence_of(row)[:, 0].tolist():
             scores[place] = max(scores[place], score)
     found = np.flatnonzero(scores > 0)
+    scores = np.minimum(scores[found], 1.0)
+    if len(found) > DEPTH:  # no more need be sorted than may be shown
+        first = scores >= np.partition(scores, len(found) - DEPTH)[len(found) - DEPTH]
+        found, scores = found[first], scores[first]
     keys: Keys = graph.chunks[found]
-    return Ranking.ordered(keys, np.minimum(scores[found], 1.0)).head(DEPTH)
+    return Ranking.ordered(keys, scores).head(DEPTH)
 
 
 def _best(visited: Scores) -> dict[int, float]:
-    found = np.flatnonzero(visited)
+    found = (visited != 0.0).nonzero()[0]
     if len(found) > SHOWN:  # no more need be sorted than may be shown
         found = found[visited[found] >= np.partition(visited[found], len(found) - SHOWN)[len(found) - SHOWN]]
     order = found[np.lexsort((found, -visited[found]))][:SHOWN]

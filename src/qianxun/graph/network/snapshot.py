@@ -14,7 +14,7 @@ import shutil
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -32,7 +32,7 @@ from qianxun.graph.network.walk import Transitions
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 2  # raised whenever what is written changes: an older one counts as none
+FORMAT: Final = 3  # raised whenever what is written changes: an older one counts as none
 META: Final = "meta.json"
 _MAPPED: Final = 1 << 16  # bytes, from which on a file is mapped
 _PLAIN: Final = ("ids", "forms", "entity_of", "mentioned")
@@ -213,9 +213,7 @@ def _read(place: Path, meta: Mapping[str, Any]) -> Snapshot:
     for name, kind in _COMPUTED.items():  # as `cached_property` stores it
         vars(graph)[name] = numbers(name) if kind is np.ndarray else columns(kind, name)
     transitions = vars(graph)["transitions"]
-    vars(graph)["transitions"] = Transitions(
-        transitions.entities.item(), transitions.begins, transitions.to, transitions.weight, transitions.type
-    )
+    vars(graph)["transitions"] = replace(transitions, entities=transitions.entities.item())
     if "communities.npy" in meta["sums"]:
         vars(graph)["communities"] = Partition(numbers("communities"), {})
     own = {name.removeprefix("array.").removesuffix(".npy") for name in meta["sums"] if name.startswith("array.")}

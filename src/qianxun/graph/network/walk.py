@@ -14,9 +14,10 @@ import numpy as np
 
 from qianxun.core.types import Scores
 from qianxun.graph.network.columns import Numbers
-from qianxun.graph.network.relations import RelationColumns, edge_weights, grouped
+from qianxun.graph.network.relations import CO_OCCURRENCE_TYPE, RelationColumns, edge_weights, grouped
 
-TypeFit: TypeAlias = Callable[[Numbers], Scores]  # types of relations → how well they match the question, in [0, 1]
+TypeFit: TypeAlias = Callable[[Numbers], Scores]
+"""Types of relations → how well they match the question, in [0, 1]; -1, no relation, does not."""
 
 RESTART: Final = 0.3
 STEPS: Final = 3
@@ -36,6 +37,10 @@ class Transitions:
     to: Numbers
     weight: Scores
     type: Numbers  # of the relation; -1: to or from a chunk
+    share: Scores  # of the steps from its node that go along an edge, where no relation matches the question
+    to_chunks: Scores  # by node, the share of its steps that lead to or from a chunk
+    stated: Numbers  # edges along relations that a text states: all others are alike to every question
+    stated_begins: Numbers  # by node, where its own begin among them
 
     def __len__(self) -> int:
         return len(self.begins) - 1
@@ -62,7 +67,29 @@ def transitions(entities: int, chunks: int, relations: RelationColumns, occurren
     weight = np.concatenate([of_relation, of_relation, often, often * rare[entity]])
     kind = np.concatenate([relations.type, relations.type, np.full(2 * len(occurrences), -1)])
     order = grouped(entities + chunks, source, np.arange(len(source)))
-    return Transitions(entities, order.begins, target[order.values], weight[order.values], kind[order.values])
+    weight, kind = weight[order.values], kind[order.values]
+    share, to_chunks = _shares(order.begins, weight, kind)
+    stated = np.flatnonzero(kind > CO_OCCURRENCE_TYPE)
+    stated_begins = np.searchsorted(stated, order.begins)
+    return Transitions(
+        entities, order.begins, target[order.values], weight, kind, share, to_chunks, stated, stated_begins
+    )
+
+
+def _shares(begins: Numbers, weight: Scores, kind: Numbers) -> tuple[Scores, Scores]:
+    """By edge and by node: what a step does that no relation of the question draws. Most steps are such, so that only
+    the others are worked out for a question."""
+    nodes = len(begins) - 1
+    owner = np.repeat(np.arange(nodes), np.diff(begins))
+    related, other = np.flatnonzero(kind >= 0), np.flatnonzero(kind < 0)
+    to_related = weight[related] * OTHER_TYPE_WEIGHT
+    by_relations = np.bincount(owner[related], weights=to_related, minlength=nodes)
+    by_chunks = np.bincount(owner[other], weights=weight[other], minlength=nodes)
+    to_chunks: Scores = np.where(by_relations > 0, np.where(by_chunks > 0, TO_CHUNKS, 0.0), 1.0)
+    share: Scores = np.empty(len(weight))
+    share[related] = to_related * ((1.0 - to_chunks) / np.maximum(by_relations, _TINY))[owner[related]]
+    share[other] = weight[other] * (to_chunks / np.maximum(by_chunks, _TINY))[owner[other]]
+    return share, to_chunks
 
 
 def walk(graph: Transitions, start: Scores, fit: TypeFit) -> Scores:
@@ -71,36 +98,66 @@ def walk(graph: Transitions, start: Scores, fit: TypeFit) -> Scores:
     visited: Scores = np.zeros(len(graph))
     if total <= 0:
         return visited
-    here, left = start / total, 1.0
+    rows = np.flatnonzero(start)
+    here, left = start[rows] / total, 1.0
     for _ in range(STEPS):
-        visited += RESTART * left * here
+        visited[rows] += RESTART * left * here
         left *= 1.0 - RESTART
-        here = _step(graph, here, fit)
-    visited += left * here
+        rows, here = _step(graph, rows, here, fit)
+    visited[rows] += left * here
     return visited
 
 
-def _step(graph: Transitions, here: Scores, fit: TypeFit) -> Scores:
-    front = np.flatnonzero(here)
-    if len(front) > FRONTIER:
-        order = np.lexsort((front, -here[front]))
-        front = np.sort(front[order[:FRONTIER]])
-    lengths = graph.begins[front + 1] - graph.begins[front]
-    edges = np.repeat(graph.begins[front] - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
-    edges += np.arange(len(edges))
-    owner = np.repeat(np.arange(len(front)), lengths)
-    kind, weight = graph.type[edges], graph.weight[edges]
-    is_relation = kind >= 0
-    # By place, each taken once: masks are gone through anew for every array.
-    related, other = is_relation.nonzero()[0], (~is_relation).nonzero()[0]
-    of_related, of_other = owner[related], owner[other]
-    to_related = weight[related] * (OTHER_TYPE_WEIGHT + fit(kind[related]))
-    to_other = weight[other]
-    by_relations = np.bincount(of_related, weights=to_related, minlength=len(front))
-    by_chunks = np.bincount(of_other, weights=to_other, minlength=len(front))
-    to_chunks = np.where(by_relations > 0, np.where(by_chunks > 0, TO_CHUNKS, 0.0), 1.0)
-    weight = np.empty(len(edges))
-    weight[related] = to_related * ((1.0 - to_chunks) / np.maximum(by_relations, _TINY))[of_related]
-    weight[other] = to_other * (to_chunks / np.maximum(by_chunks, _TINY))[of_other]
-    reached = np.bincount(graph.to[edges], weights=here[front][owner] * weight, minlength=len(graph))
-    return reached.astype(np.float64)
+def _step(graph: Transitions, rows: Numbers, here: Scores, fit: TypeFit) -> tuple[Numbers, Scores]:
+    """The nodes that a step comes to from these rows, and how often."""
+    if len(rows) > FRONTIER:
+        first = _first(rows, here)
+        rows, here = rows[first], here[first]
+    edges, lengths = _ranges(graph.begins, rows)
+    share = graph.share[edges]
+    _draw(graph, rows, share, fit)
+    reached = np.bincount(graph.to[edges], weights=np.repeat(here, lengths) * share, minlength=len(graph))
+    found = (reached != 0.0).nonzero()[0]
+    return found, reached[found]
+
+
+def _first(rows: Numbers, here: Scores) -> Numbers:
+    """The places of the nodes that a step goes on from: the most visited, of equal ones those of the lowest rows."""
+    least = np.partition(here, len(here) - FRONTIER)[len(here) - FRONTIER]
+    is_more = here > least
+    ties = (here == least).nonzero()[0][: FRONTIER - np.count_nonzero(is_more)]
+    is_more[ties] = True
+    first: Numbers = is_more.nonzero()[0]
+    return first
+
+
+def _ranges(begins: Numbers, rows: Numbers) -> tuple[Numbers, Numbers]:
+    """The places from ``begins[row]`` to ``begins[row + 1]`` of all rows, one after the other; how many each has."""
+    starts = begins[rows]
+    lengths = begins[rows + 1] - starts
+    places = np.repeat(starts - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+    places += np.arange(len(places))
+    return places, lengths
+
+
+def _draw(graph: Transitions, rows: Numbers, share: Scores, fit: TypeFit) -> None:
+    """Puts the shares of relations that the question draws in place of those in ``share``, which has the edges of all
+    rows one after the other."""
+    places, counts = _ranges(graph.stated_begins, rows)
+    fits = fit(graph.type[graph.stated[places]])
+    matching = (fits != 0.0).nonzero()[0]
+    if not len(matching):
+        return
+    is_drawn = np.zeros(len(rows), dtype=np.bool_)
+    is_drawn[np.repeat(np.arange(len(rows)), counts)[matching]] = True
+    drawn = is_drawn.nonzero()[0]
+    edges, lengths = _ranges(graph.begins, rows[drawn])
+    kinds = graph.type[edges]
+    related = (kinds >= 0).nonzero()[0]
+    owner = np.repeat(np.arange(len(drawn)), lengths)[related]
+    weight = graph.weight[edges[related]] * (OTHER_TYPE_WEIGHT + fit(kinds[related]))
+    by_relations = np.bincount(owner, weights=weight, minlength=len(drawn))
+    # Where the edges of each of these are in ``share``.
+    before = np.cumsum(graph.begins[rows + 1] - graph.begins[rows])[drawn] - lengths
+    places = edges[related] + (before - graph.begins[rows[drawn]])[owner]
+    share[places] = weight * ((1.0 - graph.to_chunks[rows[drawn]]) / np.maximum(by_relations, _TINY))[owner]
