@@ -27,7 +27,7 @@ def is_written_otherwise(word: str, folded: str) -> bool:
     return kind == "unknown" and _is_misspelt(word, folded)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1_024)
 def _kind(word: str) -> Literal["figure", "latin", "unknown", "word"]:
     """What other writings a word may have; "unknown" is none of the dictionary, "word" has no other."""
     if _FIGURED.search(word):

@@ -210,7 +210,7 @@ def coverage(word: str, text: str) -> float:
     return 0.8 * sum(pair in text for pair in pairs) / max(len(pairs), 1)
 
 
-@lru_cache(maxsize=2_048)
+@lru_cache(maxsize=1_024)
 def _same_words(word: str) -> tuple[str, ...]:
     """Its stem and its synonyms, folded."""
     return (stem(word), *(fold(synonym.word) for synonym in shipped().of(word)))
