@@ -93,6 +93,20 @@ def test_all_open_bases_share_one_bounded_memory_of_chunks() -> None:
     assert memory.chunks.size == memory.folded.size == 0
 
 
+def test_chunks_that_a_write_outdated_leave_memory_with_the_next_state() -> None:
+    memory = ChunkMemory()
+    first, other = ChunkCache(memory, 1), ChunkCache(memory, 1)
+    for cache in (first, other):
+        for key in range(10):
+            cache.put(key, _chunk(key, "报销比例为八成"))
+            cache.folded(_chunk(key, "报销比例为八成"))
+    assert first.at(1) is first
+    assert (len(memory.chunks), len(memory.folded)) == (20, 20)
+    assert first.at(2).get(7) is None
+    assert (len(memory.chunks), len(memory.folded)) == (10, 10)
+    assert other.get(7) is not None
+
+
 def _chunk(key: int, text: str) -> Chunk:
     return Chunk(
         key=key, chunk_id=str(key), doc_id="d", doc_name="d", index=0, text=text, start=0, end=len(text),

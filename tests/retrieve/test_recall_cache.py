@@ -21,7 +21,7 @@ from qianxun.engine.engine import Engine
 from qianxun.records import bases
 from qianxun.retrieve.recall_cache import cache_key, get_cached, put_cached, replaying
 from tests.hypothesis_settings import examples
-from tests.indexing.opened import doc, opened
+from tests.indexing.opened import MODEL, doc, opened
 from tests.retrieve.recalls import answer, filters
 
 STATE = Generation(7, 7, "m", "1")
@@ -112,6 +112,28 @@ def test_a_replay_neither_asks_the_cache_nor_fills_it() -> None:
         with replaying():
             assert await get_cached(cache, KEY, WHOLE.query) is None
         assert await get_cached(cache, KEY, WHOLE.query) == WHOLE
+
+    asyncio.run(work())
+
+
+def test_answers_that_a_write_outdated_leave_memory_with_the_next_search(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            cache = engine.cache
+            assert isinstance(cache, MemoryCache)
+            other = (await engine.create_knowledge_base("别的库", model=MODEL)).id
+            for base in (kb, other):
+                await engine.add_documents(base, [doc("甲", "住院报销八成"), doc("乙", "门诊报销七成")])
+                for query in ("住院报销", "门诊报销", "报销"):
+                    await engine.retrieve(base, query)
+            assert len(cache) == 6
+            await engine.add_documents(kb, [doc("甲", "住院报销九成")])
+            for _ in range(2):
+                await engine.retrieve(kb, "住院报销")
+            assert len(cache) == 1 + 3
+            again = [await engine.retrieve(base, "住院报销") for base in (kb, other)]
+            assert [answer.from_cache for answer in again] == [True, True]
+            assert [answer.results[0].chunk.text for answer in again] == ["住院报销九成", "住院报销八成"]
 
     asyncio.run(work())
 

@@ -124,6 +124,7 @@ class OpenBase:
     terms: KnownTerms = field(default_factory=KnownTerms)  # synonyms and learnt words
     graph: GraphCache = field(default_factory=GraphCache)
     chunks: ChunkCache = field(default_factory=ChunkCache)  # as read at one state of the records
+    answers_at: int | None = None  # the state of the records whose answers may be cached
     tables: TableCache = field(default_factory=TableCache)  # stored tables, as read at one state of the records
     names: DocumentNames = field(default_factory=DocumentNames)  # of its documents, as read at one state
     periods: InForce = NOTHING_KNOWN  # when documents are in force, as read at the state ``periods_at``

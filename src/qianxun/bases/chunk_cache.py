@@ -1,8 +1,8 @@
 """Chunks in memory: a question looks at hundreds, and the next wording of it at most of them again.
 
-All open bases share one bounded `ChunkMemory`. A chunk that is read here is what the records had at one state: any
-write to the base leaves what it had there to be displaced. Whether it is still there is looked up again after any write
-to the database: versions that were replaced go without a new state.
+All open bases share one bounded `ChunkMemory`. A chunk that is read here is what the records had at one state: with the
+first search after any write to the base, what it had there goes. Whether a chunk is still there is looked up again
+after any write to the database: versions that were replaced go without a new state.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ class ChunkMemory:
         self.folded: LRUCache[tuple[int, int], str] = LRUCache(bytes_limit=most_bytes / 3, size=_text_bytes)
         self.numbers = count()
 
+    def remove(self, number: int) -> None:
+        """What one cache has. Left to be displaced, texts of all ages lay between whatever else was in memory, and kept
+        it from being given back: a fourth of the calls being writes, nearly all of them were outdated."""
+        self.chunks.remove(lambda key, _: key[0] == number)
+        self.folded.remove(lambda key, _: key[0] == number)
+
     def clear(self) -> None:
         self.chunks.clear()
         self.folded.clear()
@@ -47,8 +53,12 @@ class ChunkCache:
         self._there: tuple[ChangeMark | None, set[int]] = (None, set())  # keys that were there at this mark
 
     def at(self, state: int) -> ChunkCache:
-        """This one, if it is of that state of the records; else an empty one to take its place."""
-        return self if state == self._state else ChunkCache(self._memory, state)
+        """This one, if it is of that state of the records; else an empty one to take its place, and nothing of this one
+        is left in memory but what searches that are under way still add."""
+        if state == self._state:
+            return self
+        self._memory.remove(self._number)
+        return ChunkCache(self._memory, state)
 
     def emptied(self) -> ChunkCache:
         """One to take its place, with nothing left in memory of this base or any other: a purge is rare."""

@@ -145,6 +145,10 @@ class Cache(Protocol):
         """The name of a base's history, which is part of its keys; another one once its records have gone back to an
         earlier state, as they do when a backup is restored: the same number then means another state."""
 
+    async def outdate(self, knowledge_base: int, records: int) -> None:
+        """Drops the answers from earlier states of a base's records from the memory of this process: no search looks
+        for them again, and until others displaced them they would be there."""
+
     async def forget(self, knowledge_base: int, identity: str) -> int:
         """Drops every answer and score of a base, here and where processes share them: a purge leaves no text behind.
         Returns how many there are still; -1 where that cannot be read."""

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 from qianxun.core.ports import Cache
-from qianxun.core.system.cache import LRUCache
+from qianxun.core.system.cache import LRUCache, answer_prefix
 from qianxun.core.types import Generation, Recall
 
 VERSION: Final = 1  # of the ranking and of the encoding: answers of another version are not used
@@ -46,7 +46,7 @@ def cache_key(knowledge_base: int, query: str, params: Mapping[str, Any], genera
     """
     text = hashlib.md5(query.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
     options = _canonical({"version": VERSION, "params": params, "origin": origin}).encode("utf-8", "surrogatepass")
-    return f"rag:retrieval:{knowledge_base}:{text}:{hashlib.sha256(options).hexdigest()[:32]}:{generation}"
+    return f"{answer_prefix(knowledge_base)}{text}:{hashlib.sha256(options).hexdigest()[:32]}:{generation}"
 
 
 class Lifetimes:

@@ -179,6 +179,9 @@ class RedisCache:
 
         self._is_connected = await _attempt(self._reading, CONNECT_SECONDS, ping_all) is not None
 
+    async def outdate(self, knowledge_base: int, records: int) -> None:
+        await self._near.outdate(knowledge_base, records)
+
     async def forget(self, knowledge_base: int, identity: str) -> int:
         await asyncio.gather(*self._storing, return_exceptions=True)  # what is on its way would come after this
         await self._near.forget(knowledge_base, identity)

@@ -53,6 +53,9 @@ async def cached_recall(
     origin = base.about.identity
     with base.serving.borrow() as serving:
         generation = await current_generation(base, serving)
+    if base.answers_at != generation.records:
+        base.answers_at = generation.records
+        await cache.outdate(base.id, generation.records)
     day = await resolve_as_of(base, text, options.as_of, generation)
     params = params_of(options if day is None else replace(options, as_of=day.day))
 

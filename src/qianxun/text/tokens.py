@@ -109,7 +109,7 @@ def _relation_cost(relation: Relation, names: Mapping[str, str]) -> int:
     return ends + _of_name(relation.type) + _SIGNS
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def _of_name(name: str) -> int:
     """Cached: an entity has many relations, and their types are few."""
     return tokens(name)

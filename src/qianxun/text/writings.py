@@ -33,7 +33,7 @@ def may_be_written_otherwise(word: str, joined: str) -> bool:
     return _kind(word) == "figure" or is_written_otherwise(word, joined)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1_024)
 def _kind(word: str) -> Literal["figure", "latin", "unknown", "word"]:
     """What other writings a word may have; "unknown" is none of the dictionary, "word" has no other."""
     if _FIGURED.search(word):

@@ -273,7 +273,7 @@ def _pair_coverage(word: str, text: str) -> float:
     return max(0.25 * marks, SHORT if marks == 2 and _in_longer(word, text) else 0.0)
 
 
-@lru_cache(maxsize=2_048)
+@lru_cache(maxsize=1_024)
 def _same_words(word: str) -> tuple[str, ...]:
     """Its stem and its synonyms, folded."""
     return (stem(word), *(fold(synonym.word) for synonym in shipped().of(word)))

@@ -190,7 +190,7 @@ def is_header(text: str) -> bool:
     return text.endswith(_header_endings())
 
 
-@cache
+@cached_texts(1_024)
 def _others(word: str) -> tuple[str, ...]:
     """The same header with a word of it replaced by another for the same thing."""
     found: dict[str, None] = {}

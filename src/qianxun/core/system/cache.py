@@ -75,6 +75,12 @@ class LRUCache(Generic[K, V]):
         with self._lock:
             return [(key, value) for key, (_, _, value) in self._stored.items()]
 
+    def remove(self, is_outdated: Callable[[K, V], bool]) -> None:
+        """Drops every entry of which that is true."""
+        with self._lock:
+            for key in [key for key, (_, _, value) in self._stored.items() if is_outdated(key, value)]:
+                self._drop(key)
+
     def clear(self) -> None:
         with self._lock:
             self._stored.clear()
@@ -121,6 +127,11 @@ def forget_texts() -> None:
         clear()
 
 
+def answer_prefix(knowledge_base: int) -> str:
+    """What the keys of all answers of a base begin with."""
+    return f"rag:retrieval:{knowledge_base}:"
+
+
 class MemoryCache:
     """Answers of searches in this process; implements `ports.Cache`. They are never changed, so none is copied."""
 
@@ -137,6 +148,14 @@ class MemoryCache:
 
     async def epoch(self, base: str, generation: int) -> str:
         return ""  # records go back to an earlier state only while no process has them open
+
+    async def outdate(self, knowledge_base: int, records: int) -> None:
+        own = answer_prefix(knowledge_base)
+
+        def is_outdated(key: str, answer: Recall) -> bool:
+            return key.startswith(own) and answer.generation is not None and answer.generation.records < records
+
+        self._cache.remove(is_outdated)
 
     async def forget(self, knowledge_base: int, identity: str) -> int:
         self._cache.clear()  # a purge is rare, and answers are soon made again
