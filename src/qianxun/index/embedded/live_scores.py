@@ -79,8 +79,7 @@ class LiveStatistics:
         return keywords.count_not_deleted(view, name, term) - dead
 
     def _count_listed(self, listed: Postings) -> int:
-        at = listed.rows - self.members.first
-        at = at[(at >= 0) & (at < len(self.members.holds))]  # others were removed
+        at, _ = _inside(listed.rows - self.members.first, len(self.members.holds))
         return int(np.count_nonzero(self.members.holds[at]))
 
     def postings(self, name: str, term: str, rows: Keys) -> Postings:
@@ -89,10 +88,6 @@ class LiveStatistics:
         if is_read or self.view.frequency(name, term) <= max(SHORT, len(rows)):
             return keywords.postings(self.view, self.members, name, term)
         return keywords.postings_among(self.view, self.members, name, term, np.sort(rows))
-
-    def weight(self, term: Term, counts: float) -> np.float32:
-        """The most that a term can add to a score, as tantivy has it when it was deleted nothing."""
-        return _weight(self.documents, self.frequency(*term), counts)
 
     def gain(self, terms: Sequence[Term]) -> float:
         """The most that a score can be of what tantivy gives, all terms being boosted to their weights."""
@@ -178,6 +173,8 @@ def _search(
 ) -> tuple[Keys, NDArray[np.float64]]:
     """Fetches more and more hits until the best ``limit``, and all that tie with the last, must be among them."""
     occurring = [term for term, _ in wanted.clauses if live.frequency(*term)]
+    if not occurring:
+        return np.empty(0, dtype=np.int64), np.empty(0)
     sieve = Sieve.of(rows, allowed, live.documents)
     query = keywords.text_query(live.view.schema, wanted, require, sieve.few, _boosts(live, wanted))
     gain, fetch = live.gain(occurring), sieve.first_fetch(limit) + len(live.pending)
@@ -203,10 +200,7 @@ def _search(
 def _boosts(live: LiveStatistics, wanted: WantedTerms) -> dict[Term, float]:
     """What makes tantivy weigh each term as it would without the dead."""
     view = live.view
-    return {
-        term: float(live.weight(term, 1.0) / _weight(view.documents, view.frequency(*term), 1.0))
-        for term, _ in wanted.clauses
-    }
+    return {term: live.rarity(*term) / view.rarity(*term) for term, _ in wanted.clauses}
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +217,7 @@ class _Times:
         norms = {name: _norms(average)[self.codes[name]] for name, average in live.averages.items()}
         for ((name, term), counts), times in zip(self.clauses, self.times, strict=True):
             written = (times * REPEATED).astype(Single)
-            own = live.weight((name, term), counts) * (written / (written + norms[name]))
+            own = _weight(live.documents, live.frequency(name, term), counts) * (written / (written + norms[name]))
             sums[name if is_required else "words"] += own
         total = sums["words"] + sums["grams"]
         rounded: NDArray[np.float64] = (total.astype(np.float64) * SCALE).round(SCORE_DECIMALS)
@@ -251,14 +245,22 @@ def _times(live: LiveStatistics, wanted: WantedTerms, rows: Keys, addresses: Seq
         if not len(rows):
             break
         listed = live.postings(*term, rows)
-        at = listed.rows - members.first
-        inside = (at >= 0) & (at < len(places))  # others were removed
-        place = np.where(inside, places[np.where(inside, at, 0)], 0)
-        own[place[place > 0] - 1] = listed.times[place > 0]
+        at, inside = _inside(listed.rows - members.first, len(places))
+        place = places[at]
+        proposed = np.flatnonzero(place)
+        own[place[proposed] - 1] = listed.times[inside][proposed]
         for many in np.flatnonzero(own >= MOST_TIMES).tolist():
             own[many] = keywords.exact_times(live.view, *term, addresses[many])
     codes = {name: members.codes[name][rows - members.first] for name in FIELDS}
     return _Times(clauses, times, codes)
+
+
+def _inside(at: NDArray[Any], end: int) -> tuple[NDArray[Any], NDArray[np.bool_] | slice]:
+    """Those of the places that are there, and which they are; others were removed since a list was read."""
+    if not len(at) or (at.min() >= 0 and at.max() < end):
+        return at, slice(None)
+    inside = (at >= 0) & (at < end)
+    return at[inside], inside
 
 
 def _norms(average: np.float32) -> Singles:
