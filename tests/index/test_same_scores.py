@@ -107,6 +107,8 @@ def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that what happens in large bases happens in these: characters that are left out, lists that are not read."""
     monkeypatch.setattr(shared, "FREQUENT_LEAST", 30)
     monkeypatch.setattr(live_scores, "SHORT", 15)
+    monkeypatch.setattr(live_scores, "BUDGET", 20)
+    monkeypatch.setattr(live_scores, "LONGEST", 40)
 
 
 @pytest.mark.parametrize("seed", range(6))

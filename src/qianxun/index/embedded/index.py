@@ -73,7 +73,7 @@ EXACT_WITHIN = 50_000  # rows of a population that are scored one by one
 AT_ONCE = 400  # rows that are scored sooner than a thread starts
 FEW_TERMS = 200  # so many are counted in less time than a thread takes to wake: 3 µs each where they are not known
 LOOKS = 5  # at an index that another process keeps changing
-PURGE_AFTER = 1_000  # deaths that wait, at most, for a batch that adds something
+PURGE_AFTER = 100  # deaths that wait, at most, for a batch that adds something: each is looked up by every search
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +400,8 @@ class EmbeddedIndex:
                 self._open_keywords()
             dead = self._view.rows.dying(batch.removed, entries)
             self._write(batch.sequence, entries, matrix, dead)
+            if len(self._view.pending) >= PURGE_AFTER:
+                self._write(batch.sequence, (), matrix[:0], dead[:0])
             self._encode_tail()
             self._compact_dead()
 

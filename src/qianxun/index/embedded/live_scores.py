@@ -31,8 +31,12 @@ from qianxun.index.embedded.store import UNCOUNTED, Rows
 from qianxun.index.shared import SCORE_DECIMALS, Require
 
 LIVE: Final = "live"  # no population has such a digest
-SHORT: Final = 4_000  # postings that are read in the time that a search for one term among 200 rows takes
-FEW_PENDING: Final = 1_000  # rows that are looked up rather than long lists read
+# Postings: of a list that is read whole, which takes .35 µs each, and is in memory from then on; of longer ones that
+# are read for one question, and of the longest that is. To look for a term among 200 rows takes 1 ms, every time.
+SHORT: Final = 1_000
+BUDGET: Final = 25_000
+LONGEST: Final = 50_000
+FEW_PENDING: Final = 100  # rows that are looked up rather than lists read
 SLACK: Final = 1e-5  # share of a score that sums in 32 bits may be off
 Single = np.float32
 Singles: TypeAlias = NDArray[np.float32]
@@ -75,19 +79,31 @@ class LiveStatistics:
             return keywords.count_not_deleted(view, name, term)
         if is_read or total <= SHORT or len(self.pending) > FEW_PENDING:
             return self._count_listed(keywords.postings(view, self.members, name, term))
-        dead = keywords.count_not_deleted(view, name, term, np.sort(self.pending))
+        dead = keywords.count_not_deleted(view, name, term, self.pending)
         return keywords.count_not_deleted(view, name, term) - dead
 
     def _count_listed(self, listed: Postings) -> int:
         at, _ = _inside(listed.rows - self.members.first, len(self.members.holds))
         return int(np.count_nonzero(self.members.holds[at]))
 
-    def postings(self, name: str, term: str, rows: Keys) -> Postings:
+    def read_whole(self, terms: Sequence[Term]) -> set[Term]:
+        """The terms whose lists are in memory, or are now to be read: short ones, and of the others some for each
+        question, shortest first, so that all are in memory after some questions and none of them waits for long."""
+        sizes = {term: self.view.frequency(*term) for term in terms}
+        chosen = {term for term in terms if sizes[term] <= SHORT or self.view.postings.get(term) is not None}
+        room = BUDGET
+        for term in sorted(sizes.keys() - chosen, key=lambda one: (sizes[one], one)):
+            if sizes[term] > (LONGEST if room == BUDGET else room):
+                break
+            chosen.add(term)
+            room -= sizes[term]
+        return chosen
+
+    def postings(self, term: Term, rows: Keys, *, is_whole: bool) -> Postings:
         """Where a term occurs, at least of these ``rows``."""
-        is_read = self.view.postings.get((name, term)) is not None
-        if is_read or self.view.frequency(name, term) <= max(SHORT, len(rows)):
-            return keywords.postings(self.view, self.members, name, term)
-        return keywords.postings_among(self.view, self.members, name, term, np.sort(rows))
+        if is_whole:
+            return keywords.postings(self.view, self.members, *term)
+        return keywords.postings_among(self.view, self.members, *term, rows)
 
     def gain(self, terms: Sequence[Term]) -> float:
         """The most that a score can be of what tantivy gives, all terms being boosted to their weights."""
@@ -241,10 +257,11 @@ def _times(live: LiveStatistics, wanted: WantedTerms, rows: Keys, addresses: Seq
     times = np.zeros((len(clauses), len(rows)), dtype=np.int64)
     places = np.zeros(len(members.holds), dtype=np.int32)  # from 1 on, by row
     places[rows - members.first] = np.arange(1, len(rows) + 1)
+    whole = live.read_whole([term for term, _ in clauses]) if len(rows) else set()
     for own, (term, _) in zip(times, clauses, strict=True):
         if not len(rows):
             break
-        listed = live.postings(*term, rows)
+        listed = live.postings(term, rows, is_whole=term in whole)
         at, inside = _inside(listed.rows - members.first, len(places))
         place = places[at]
         proposed = np.flatnonzero(place)
