@@ -111,7 +111,7 @@ def some_text(chance: random.Random) -> str:
 def test_after_random_work_as_an_index_of_what_is_left(
     tmp_path: Path, index_url: str, schema: str, frequent: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The embedded index counts the dead until it merges. This one never does: it scores as one that never had them.
+    """The dead are never counted: it scores as one that never had them.
 
     Half of the work is done in a build that is not yet current, which is put in order when it becomes so.
     """

@@ -539,7 +539,8 @@ def exact_times(view: KeywordView, name: str, term: str, address: Any) -> int:
         explained = json.loads(
             Query.term_query(view.schema, name, term, "freq").explain(view.searcher, address).to_json()
         )
-    return round(explained["details"][-1]["details"][0]["value"] / REPEATED)
+    written: float = explained["details"][-1]["details"][0]["value"]
+    return round(written / REPEATED)
 
 
 def _hits(view: KeywordView, query: Any, limit: int) -> tuple[NDArray[np.float64], list[Any], Keys]:
@@ -615,7 +616,7 @@ def _term_score(clause: dict[str, Any], bm25: Bm25, gram_weight: float) -> float
     freq, _, _, length, average = (part["value"] for part in share["details"])
     weight = scoring.term_weight(entries, holding, bm25) * (1.0 if term is clause else gram_weight)
     damping = bm25.k1 * (1 - bm25.b + bm25.b * length / float(np.float32(average)))
-    return weight * (freq / (freq + REPEATED * damping))
+    return float(weight * (freq / (freq + REPEATED * damping)))
 
 
 def _slots(rows: Keys, found: Keys) -> Keys:

@@ -28,7 +28,7 @@ from qianxun.index.embedded.keywords import SCALE, KeywordView, Matched, Sieve, 
 from qianxun.index.embedded.members import live_members
 from qianxun.index.embedded.population import MOST_TIMES, Members, Postings, Term
 from qianxun.index.embedded.store import UNCOUNTED, Rows
-from qianxun.index.shared import SCORE_DECIMALS, Require
+from qianxun.index.shared import SCORE_DECIMALS, Require, distinct
 
 LIVE: Final = "live"  # no population has such a digest
 # Postings: of a list that is read whole, which takes .35 µs each, and is in memory from then on; of longer ones that
@@ -153,7 +153,7 @@ def are_counted(live: LiveStatistics, terms: Terms) -> bool:
     if live.has_dead:
         return False
     for name, wanted in (("words", terms.words), ("grams", terms.grams)):
-        occurring = next((term for term in keywords.distinct(wanted) if live.view.frequency(name, term)), None)
+        occurring = next((term for term in distinct(wanted) if live.view.frequency(name, term)), None)
         if occurring is not None and Single(live.view.average(name, occurring)) != live.averages[name]:
             return False
     return True
