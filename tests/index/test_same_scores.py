@@ -262,3 +262,30 @@ def test_a_term_that_occurs_more_often_than_a_list_has_room_for(tmp_path: Path) 
             await index.close()
 
     asyncio.run(story())
+
+
+def test_many_that_die_at_once_are_deleted_in_the_keyword_index_at_once(tmp_path: Path) -> None:
+    """Each that waits is looked up by every search."""
+
+    async def story() -> None:
+        entries = [IndexEntry(key, key, "医保 报销", "医 保", None, Attributes("甲")) for key in range(1, 300)]
+        worked = await built(tmp_path / "worked", entries)
+        again = tuple(IndexEntry(key + 1_000, key, "发票", "发", None, Attributes("乙")) for key in range(1, 151))
+        await worked.apply(IndexBatch(2, tuple(range(1, 151)), again))
+        assert len(worked._view.pending) == 0
+        assert await worked.watermark() == 2
+        await worked.apply(IndexBatch(3, (160, 161), ()))
+        assert len(worked._view.pending) == 2
+        left = [entry for entry in (*entries[150:], *again) if entry.document not in (160, 161)]
+        fresh = await built(tmp_path / "fresh", left)
+        terms = Terms(("医保", "发票"), ("医", "发"))
+        one, other = [await index.match(terms, 500) for index in (worked, fresh)]
+        assert (one.keys.tolist(), one.scores.tolist(), one.ceiling) == (
+            other.keys.tolist(),
+            other.scores.tolist(),
+            other.ceiling,
+        )
+        for index in (worked, fresh):
+            await index.close()
+
+    asyncio.run(story())
