@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from qianxun.core.errors import BadInput, Forbidden, NotFound
-from qianxun.core.governance.access import Principal, principal_in_claims, read_principal
+from qianxun.core.governance.access import LABEL_LIMIT, Principal, principal_in_claims, principal_of, read_principal
 from qianxun.core.ingest_types import Labels
+from qianxun.core.log_types import Feedback
 from qianxun.core.types import Document
+from qianxun.engine.admin.replay import replay
 from qianxun.engine.admin.transfer import clone_base
 from qianxun.engine.engine import Engine
 from tests.indexing.opened import opened
@@ -146,6 +148,52 @@ def test_answers_are_cached_for_those_who_see_the_same(tmp_path: Path) -> None:
         assert [entry.principal for entry in entries] == ["user:bob"]
 
     told(tmp_path, story)
+
+
+def test_a_search_of_another_is_as_unknown_by_its_number_as_one_that_never_was(tmp_path: Path) -> None:
+    async def story(engine: Engine, kb: int) -> None:
+        await engine.add_documents(kb, [Document("a", "报销比例"), Document("b", "报销比例", access=("group:财务",))])
+        others = [
+            engine,
+            engine.as_principal("user:alice", "group:财务"),
+            engine.as_principal("group:人事", "group:财务"),
+        ]
+        numbers = []
+        for other in others:
+            await other.retrieve(kb, "报销比例")
+            numbers.append((await engine.logs.list(limit=1))[0].id)
+        for reader in (engine.as_principal("user:bob"), engine.as_principal("group:人事"), engine.as_principal()):
+            unknown = await refusals(reader, 999)
+            for number in numbers:
+                shown = [text.replace(f" {number} ", " 999 ") for text in await refusals(reader, number)]
+                assert shown == unknown
+        assert all(entry.feedback is None for entry in await engine.logs.list())
+        for other, number in zip(others, numbers, strict=True):
+            assert (await other.logs.get(number)).id == number
+            assert (await replay(other, number)).is_same
+            assert (await other.logs.rate(number, Feedback("good"))).feedback is not None
+
+    told(tmp_path, story)
+
+
+async def refusals(engine: Engine, log_id: int) -> list[str]:
+    """What is answered to whoever gets, replays or rates a search that is not there for it."""
+    refused = []
+    for work in (engine.logs.get(log_id), replay(engine, log_id), engine.logs.rate(log_id, Feedback("bad"))):
+        with pytest.raises(NotFound) as error:
+            await work
+        refused.append(str(error.value))
+    return refused
+
+
+def test_a_principal_without_a_user_is_named_by_all_that_it_has() -> None:
+    """Or a search on behalf of two groups would be taken for one of the first of them alone."""
+    assert principal_of(["group:b", "group:a"]).name == "group:a,group:b"
+    assert principal_of(["group:a", "user:bob", "user:alice"]).name == "user:alice,user:bob"
+    many = [f"group:{number}" for number in range(100)]
+    long, longer = principal_of(many).name, principal_of([*many, "group:z"]).name
+    assert len(long) == len(longer) == LABEL_LIMIT
+    assert long != longer
 
 
 def test_principals_are_read_from_headers_and_claims() -> None:

@@ -107,6 +107,34 @@ def test_what_is_hidden_answers_as_what_never_was(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_a_search_of_another_is_not_there_by_its_number(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with serving(tmp_path) as served:
+            base = await library(served)
+            owner, backend = issued(served.engine, "write"), issued(served.engine, "write", vouches=True)
+            alice = backend | {"x-principal": f"user:alice,group:{quote('财务')}"}
+            bob, good = backend | {"x-principal": "user:bob"}, {"rating": "good"}
+            for who, query in ((owner, "九十五"), (alice, "上限"), (bob, "比例")):
+                await served.http.post(f"/v1/retrieval/{base}", json={"query": query}, headers=who)
+            logs = (await served.http.get("/v1/retrieval-logs", headers=owner)).json()["data"]["list"]
+            number = {one["query"]: one["id"] for one in logs}
+            for log_id in (number["九十五"], number["上限"], 999):
+                got = await served.http.get(f"/v1/retrieval-logs/{log_id}", headers=bob)
+                rated = await served.http.post(f"/v1/retrieval-logs/{log_id}/feedback", json=good, headers=bob)
+                again = await served.http.get(f"/console/replay?log={log_id}", headers=bob)
+                assert [one.status_code for one in (got, rated, again)] == [404, 403, 404]
+                assert "百分之九十五" not in got.text + rated.text + again.text
+            own = number["比例"]
+            assert (await served.http.get(f"/v1/retrieval-logs/{own}", headers=bob)).status_code == 200
+            assert (await served.http.get(f"/console/replay?log={own}", headers=bob)).status_code == 200
+            rated = await served.http.post(f"/v1/retrieval-logs/{own}/feedback", json=good, headers=bob)
+            assert rated.status_code == 403, "principals read alone"
+            logs = (await served.http.get("/v1/retrieval-logs", headers=owner)).json()["data"]["list"]
+            assert all(one["feedback"] is None for one in logs)
+
+    asyncio.run(story())
+
+
 def test_a_label_counts_for_the_next_request(tmp_path: Path) -> None:
     async def story() -> None:
         async with serving(tmp_path) as served:

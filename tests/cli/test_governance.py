@@ -94,6 +94,19 @@ def test_labels_decide_what_a_principal_is_shown(handbook: Run) -> None:
         assert handbook(*bob, *refused, *(("--kb", "手册") if refused[0] == "access" else ())).code != 0, refused
 
 
+def test_a_search_of_another_is_not_replayed(handbook: Run) -> None:
+    assert handbook("access", "set", "价目.csv", "--kb", "手册", "--label", "group:财务").code == 0
+    alice, bob = ("--principal", "user:alice,group:财务"), ("--principal", "user:bob")
+    for who in ((), alice, bob):
+        assert handbook(*who, "search", "QH-2087", "--kb", "手册").code == 0
+    bobs, alices, owners = (one["id"] for one in handbook("logs", "--json").json["logs"])
+    assert [one["id"] for one in handbook(*bob, "logs", "--json").json["logs"]] == [bobs]
+    for number in (owners, alices, bobs):  # a replay is for owners
+        refused = handbook(*bob, "replay", str(number), "--json")
+        assert (refused.code, "QH-2087" in refused.out + refused.err) == (2, False)
+    assert handbook("replay", str(owners), "--json").json["replay"]["same"]
+
+
 def test_quotas_are_set_and_shown(handbook: Run) -> None:
     assert handbook("quotas", "set", "--tenant", "local", "--documents", "2", "--searches", "60").code == 0
     assert handbook("quotas", "set", "--tenant", "local", "--searches", "none").code == 0

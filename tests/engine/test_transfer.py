@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,57 @@ def test_a_section_of_a_later_program_is_refused(tmp_path: Path) -> None:
                 await import_base(engine, tmp_path / "later", name="新")
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_was_replaced_and_deleted_before_the_answers_are_those_of_the_documents_that_are_left(
+    tmp_path: Path, seed: int
+) -> None:
+    """Of the base itself, of one restored from its export, of its index built anew, and of one that never had more."""
+
+    async def work() -> None:
+        chance = random.Random(seed)
+        async with opened(tmp_path / "one") as (engine, kb):
+            left: dict[str, Document] = {}
+            for step in range(30):
+                doc_id = f"文{chance.randrange(12)}"
+                if left and chance.random() < 0.3:
+                    doc_id = chance.choice(list(left))
+                    await engine.delete_document(kb, doc_id)
+                    del left[doc_id]
+                    continue
+                document = Document(doc_id, _passage(chance, step))
+                await engine.add_documents(kb, [document])
+                left.pop(doc_id, None)  # it comes last again
+                left[doc_id] = document
+            for doc_id in list(left)[:2]:  # so that the index has something dead, whatever it has merged
+                await engine.delete_document(kb, doc_id)
+                del left[doc_id]
+            before = await found(engine, kb)
+            assert all(before)
+            file = tmp_path / "base"
+            await export_base(engine, kb, file)
+            await engine.admin.rebuild(kb)
+            assert await found(engine, kb) == before
+        async with opened(tmp_path / "two") as (other, fresh):
+            made = await import_base(other, file, name="恢复的")
+            assert await found(other, made.knowledge_base.id) == before
+            await other.add_documents(fresh, list(left.values()))
+            assert await found(other, fresh) == before
+
+    asyncio.run(work())
+
+
+def _passage(chance: random.Random, step: int) -> str:
+    """Sentences of different lengths, which share words with the questions."""
+    parts = (
+        "住院报销比例为 85%。",
+        "三级医院比例较低。",
+        "差旅费按 650 元计。",
+        "异地就医需要先备案。",
+        "发票抬头写全称。",
+    )
+    return f"第 {step} 稿。" + "".join(chance.choices(parts, k=chance.randrange(1, 30)))
 
 
 def test_a_running_service_is_backed_up_and_restored_elsewhere_with_equal_answers(tmp_path: Path) -> None:

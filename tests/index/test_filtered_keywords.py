@@ -99,7 +99,8 @@ def test_where_fewer_pass_than_were_expected_no_more_is_fetched_than_it_takes() 
     allowed = (rows % 100 == 0) & (rows >= 2_500)  # a hundredth, but none of the first hits
     searcher = Searcher(rows.tolist())
     view = keywords.KeywordView(None, searcher, len(rows))
-    slots, scores = keywords._search(view, None, 30, rows, allowed, share=0.01)
+    sieve = keywords.Sieve(rows, allowed, few=None, share=0.01)
+    slots, scores = keywords._search(view, None, 30, sieve)
     assert slots.tolist()[:30] == list(range(2_500, 5_500, 100))
     assert scores.tolist() == sorted(scores.tolist(), reverse=True)
     first, second = searcher.fetched

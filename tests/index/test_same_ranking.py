@@ -111,7 +111,7 @@ def some_text(chance: random.Random) -> str:
 def test_after_random_work_as_an_index_of_what_is_left(
     tmp_path: Path, index_url: str, schema: str, frequent: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The embedded index counts the dead until it merges. This one never does: it scores as one that never had them.
+    """The dead are never counted: it scores as one that never had them.
 
     Half of the work is done in a build that is not yet current, which is put in order when it becomes so.
     """
@@ -215,6 +215,48 @@ def test_a_rounded_length_stands_for_the_lengths_below_the_next(
             await index.apply(IndexBatch(1, (), entries))
         assert_alike(*[await index.match(Terms(("甲",)), 100) for index in indexes])
         for index in indexes:
+            await index.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("name", ["postgres", "milvus"])
+def test_a_server_answers_to_the_last_bit_as_if_what_was_removed_had_never_been(
+    name: str, schema: str, request: pytest.FixtureRequest
+) -> None:
+    """As `test_same_scores` has it of the embedded index."""
+    if name == "milvus":
+        backend = milvus.create(request.getfixturevalue("milvus_uri"), prefix=schema, purge_seconds=0)
+    else:
+        backend = postgres.create(request.getfixturevalue("index_url"), schema=schema, dead_least=5)
+    chance = random.Random(11)
+
+    async def story() -> None:
+        worked, fresh = await backend.build(1, STAMP), await backend.build(2, STAMP)
+        await backend.switch(1, worked)
+        await backend.switch(2, fresh)
+        left: dict[int, IndexEntry] = {}
+        for sequence in range(1, 14):
+            removed = chance.sample(range(1, 20), 4)
+            entries = [
+                IndexEntry(100 * sequence + at, chance.choice(removed), text, text, None, Attributes("文档"))
+                for at, text in enumerate(some_text(chance) for _ in range(chance.choice((1, 4, 12))))
+            ]
+            left = {key: one for key, one in left.items() if one.document not in removed}
+            left |= {entry.key: entry for entry in entries}
+            await worked.apply(IndexBatch(sequence, tuple(removed), tuple(entries)))
+        await fresh.apply(IndexBatch(1, (), tuple(left.values())))
+        for _ in range(25):
+            terms = Terms(tuple(chance.sample(VOCABULARY, 3)), tuple(chance.sample(VOCABULARY, 4)))
+            bm25 = chance.choice((BM25, Bm25(1.5, 0.75)))
+            one, other = [await index.match(terms, 200, bm25=bm25) for index in (worked, fresh)]
+            assert (one.keys.tolist(), one.scores.tolist(), one.ceiling) == (
+                other.keys.tolist(),
+                other.scores.tolist(),
+                other.ceiling,
+            )
+            assert await worked.count(terms) == await fresh.count(terms)
+        for index in (worked, fresh):
             await index.close()
 
     asyncio.run(story())

@@ -210,7 +210,7 @@ class Index(Protocol):
         """BM25 over words and grams, with ``Ranking.ceiling`` set. ``require`` speaks of the words."""
 
     async def count(self, terms: Terms, within: Population | None = None) -> TermCounts:
-        """In how many content entries each term stands; the deleted may count until the index has merged."""
+        """In how many content entries each term stands; those that were deleted do not count."""
 
     async def watermark(self) -> int:
         """The last outbox sequence it holds; 0 for a new one."""

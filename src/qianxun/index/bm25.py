@@ -56,13 +56,13 @@ def _norms() -> NDArray[np.int64]:
     return np.array([value(code) for code in range(256)], dtype=np.int64)
 
 
-_WRITTEN_NORMS: Final = _norms()
-NORMS: Final[NDArray[np.float64]] = _WRITTEN_NORMS / REPEATED
+WRITTEN_NORMS: Final = _norms()  # in tokens as they are written
+NORMS: Final[NDArray[np.float64]] = WRITTEN_NORMS / REPEATED
 
 
 def norm_codes(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """The byte that stands for each length: of the longest that is no longer."""
-    return np.searchsorted(_WRITTEN_NORMS, lengths * REPEATED, side="right") - 1
+    return np.searchsorted(WRITTEN_NORMS, lengths * REPEATED, side="right") - 1
 
 
 def damping(average: float, bm25: Bm25) -> NDArray[np.float64]:
@@ -75,9 +75,14 @@ def average_length(total: float, entries: int) -> float:
     return total / entries if total else 1.0
 
 
-def term_weight(entries: int, holding: int, bm25: Bm25) -> float:
+def rarity(entries: float, holding: float) -> float:
+    """BM25's inverse document frequency."""
+    return math.log(1 + (entries - holding + 0.5) / (holding + 0.5))
+
+
+def term_weight(entries: float, holding: float, bm25: Bm25) -> float:
     """The most that a term can add to a score: (k1 + 1) times its inverse document frequency."""
-    return (bm25.k1 + 1) * math.log(1 + (entries - holding + 0.5) / (holding + 0.5))
+    return (bm25.k1 + 1) * rarity(entries, holding)
 
 
 def ceiling(weights: Iterable[float]) -> float:

@@ -8,8 +8,9 @@ asks, with the labels that it has. What a principal may not see is not there for
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
@@ -92,12 +93,22 @@ def checked_prefix(prefix: str) -> str:
 
 
 def principal_of(labels: Iterable[str], name: str = "") -> Principal:
-    """Of labels; named by the user among them where no name is given. Raises BadInput."""
+    """Of labels; named by them where no name is given. Raises BadInput."""
     found = frozenset(checked_label(one) for one in labels)
     if len(found) > PRINCIPAL_LIMIT:
         raise BadInput(f"主体的标签有 {len(found)} 个，上限 {PRINCIPAL_LIMIT} 个", hint="只给与知识库有关的组与角色")
-    users = sorted(one for one in found if one.startswith("user:"))
-    return Principal(found, (name or next(iter(users or sorted(found)), ""))[:LABEL_LIMIT])
+    return Principal(found, name[:LABEL_LIMIT] or _name(found))
+
+
+def _name(labels: Collection[str]) -> str:
+    """The users among the labels, or else all of them: what two groups may see together is nothing for the first of
+    them alone, which would read it in the log under its own name."""
+    users = sorted(one for one in labels if one.startswith("user:"))
+    written = ",".join(users or sorted(labels))
+    if len(written) <= LABEL_LIMIT:
+        return written
+    mark = f"…{blake2b(written.encode(), digest_size=8).hexdigest()}"
+    return written[: LABEL_LIMIT - len(mark)] + mark
 
 
 def read_principal(written: str) -> Principal:

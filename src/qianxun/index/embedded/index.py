@@ -48,7 +48,7 @@ from qianxun.core.types import (
     VectorField,
     Vectors,
 )
-from qianxun.index.embedded import codes, keywords, vectors
+from qianxun.index.embedded import codes, keywords, live_scores, vectors
 from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
 from qianxun.index.embedded.members import known_members, members_of
 from qianxun.index.embedded.open_keywords import OPEN_KEYWORDS, OpenKeywords
@@ -73,7 +73,7 @@ EXACT_WITHIN = 50_000  # rows of a population that are scored one by one
 AT_ONCE = 400  # rows that are scored sooner than a thread starts
 FEW_TERMS = 200  # so many are counted in less time than a thread takes to wake: 3 µs each where they are not known
 LOOKS = 5  # at an index that another process keeps changing
-PURGE_AFTER = 1_000  # deaths that wait, at most, for a batch that adds something
+PURGE_AFTER = 100  # deaths that wait, at most, for a batch that adds something: each is looked up by every search
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ class View:
     rows: Rows
     keywords: keywords.KeywordView | None  # opened, and checked, when first needed
     watermark: int  # of these very rows: a reader compares it before and after to see whether they changed
+    pending: Column  # dead rows that are still in the keyword index
 
 
 class EmbeddedIndex:
@@ -270,7 +271,11 @@ class EmbeddedIndex:
         allowed = view.store.allowed(view.rows, where, "keywords")
         rows, weight = view.rows.columns["row"], self._options.gram_weight
         if within is None:
-            matched = keywords.match(searched, terms, limit, require, weight, rows, allowed, bm25)
+            live = self._live(view, searched, terms)
+            if live is None:
+                matched = keywords.match(searched, terms, limit, require, weight, rows, allowed, bm25)
+            else:
+                matched = live_scores.match(live, terms, limit, require, weight, rows, allowed, bm25)
         else:
             members = members_of(view.rows, within)
             passing = None if isinstance(where, Everything) else allowed
@@ -281,8 +286,13 @@ class EmbeddedIndex:
     def _count(self, terms: Terms, within: Population | None = None) -> TermCounts:
         view, searched = self._keyword_view()
         if within is None:
-            return keywords.count(searched, terms)
+            return keywords.count(self._live(view, searched, terms) or searched, terms)
         return keywords.count_within(searched, terms, members_of(view.rows, within))
+
+    def _live(self, view: View, searched: keywords.KeywordView, terms: Terms) -> live_scores.LiveStatistics | None:
+        """The statistics of the live rows, where the keyword index has others."""
+        live = live_scores.live_statistics(searched, view.rows, view.pending)
+        return None if live is None or live_scores.are_counted(live, terms) else live
 
     def _inventory(self) -> Inventory:
         view, searched = self._keyword_view()
@@ -336,7 +346,7 @@ class EmbeddedIndex:
         self._remove_leftovers()
         if not self._marker.exists() and self._keyword_checksum() != self._state.keywords:
             raise unusable("关键词索引的目录已损坏")
-        return View(store, rows, None, self._state.watermark)
+        return View(store, rows, None, self._state.watermark, store.deaths()[self._state.purged :])
 
     def _keyword_checksum(self) -> int:
         return keywords.meta_checksum(self.folder / KEYWORDS)
@@ -372,8 +382,12 @@ class EmbeddedIndex:
         if not np.array_equal(keywords.all_rows(index.view()), rows.columns["row"][rows.in_keywords()]):
             raise unusable("关键词索引与其余部分不符")
         deaths = len(self._view.store.deaths())
-        self._commit(replace(self._state, purged=deaths, keywords=self._keyword_checksum()), self.folder / KEYWORDS)
+        # A number is left out, as everywhere after a death: tantivy has had rows that are not among ours.
+        next_row, checksum = self._state.next_row + 1, self._keyword_checksum()
+        state = replace(self._state, next_row=next_row, purged=deaths, keywords=checksum)
+        self._commit(state, self.folder / KEYWORDS)
         self._marker.unlink()
+        self._view = replace(self._view, pending=self._pending())
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
@@ -386,6 +400,8 @@ class EmbeddedIndex:
                 self._open_keywords()
             dead = self._view.rows.dying(batch.removed, entries)
             self._write(batch.sequence, entries, matrix, dead)
+            if len(self._view.pending) >= PURGE_AFTER:
+                self._write(batch.sequence, (), matrix[:0], dead[:0])
             self._encode_tail()
             self._compact_dead()
 
@@ -415,7 +431,8 @@ class EmbeddedIndex:
         else:
             self._commit(state)
         view.store.accept(staged)
-        self._view = View(view.store, view.store.rows_after(view.rows, dead), searched, state.watermark)
+        rows = view.store.rows_after(view.rows, dead)
+        self._view = View(view.store, rows, searched, state.watermark, self._pending())
 
     def _write_keywords(
         self, index: keywords.Keywords, content: Sequence[tuple[int, IndexEntry]], pending: Column
@@ -459,7 +476,7 @@ class EmbeddedIndex:
         owners, extents = compact(view.store, view.rows, self.folder / name, self._pending())
         self._commit(replace(self._state, folder=name, owners=owners, purged=0, extents=extents))
         store = Store(self.folder / name, self._state, min(options.exact_limit, codes.FEW))
-        self._view = View(store, store.rows(store.deaths()), view.keywords, view.watermark)
+        self._view = View(store, store.rows(store.deaths()), view.keywords, view.watermark, view.pending)
         shutil.rmtree(view.store.folder)
         self._encode_tail()
 

@@ -26,7 +26,7 @@ def members_of(rows: Rows, population: Population) -> Members:
     """Raises IndexUnusable for rows of an earlier version, which have no lengths: a rebuild gives them some."""
     found = known_members(rows, population)
     if found is None:
-        found = _members(rows, population)
+        found = _members(rows, rows.live & np.isin(rows.columns["document"], population.documents))
         rows.populations.put(population.digest, found)
     return found
 
@@ -44,9 +44,13 @@ def _codes(rows: Rows, first: int, last: int) -> dict[str, NDArray[np.uint8]]:
     return found
 
 
-def _members(rows: Rows, population: Population) -> Members:
+def live_members(rows: Rows) -> Members:
+    """All that live."""
+    return _members(rows, rows.live)
+
+
+def _members(rows: Rows, mask: NDArray[np.bool_]) -> Members:
     columns = rows.columns
-    mask = rows.live & np.isin(columns["document"], population.documents)
     searched = mask & rows.in_keywords()
     lengths = columns["lengths"]
     if len(rows) and not lengths[searched].all():

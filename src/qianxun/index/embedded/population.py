@@ -21,7 +21,7 @@ from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import BM25, Bm25, Keys, Terms
 from qianxun.index import bm25 as scoring
 from qianxun.index.bm25 import REPEATED, TANTIVY
-from qianxun.index.shared import SCORE_DECIMALS, Require, distinct, unusable
+from qianxun.index.shared import SCORE_DECIMALS, Require, distinct
 
 if TYPE_CHECKING:
     from qianxun.core.types import IndexEntry
@@ -32,12 +32,17 @@ MOST_TIMES: Final = 255
 POSTINGS_BYTES: Final = 2 * MIB  # of one population
 
 
-def packed_lengths(entries: Sequence[IndexEntry]) -> NDArray[np.uint16]:
-    """The codes of how many words and how many grams an entry has, a byte each, counted from 1; 0 for a question."""
+def token_counts(entries: Sequence[IndexEntry]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many words and how many grams each entry has."""
     words = np.array([scoring.token_count(entry.words) for entry in entries], dtype=np.int64)
     grams = np.array([scoring.token_count(entry.grams) for entry in entries], dtype=np.int64)
+    return words, grams
+
+
+def packed_lengths(entries: Sequence[IndexEntry], *counts: NDArray[np.integer[Any]]) -> NDArray[np.uint16]:
+    """The codes of how many words and how many grams an entry has, a byte each, counted from 1; 0 for a question."""
     is_content = np.array([entry.field == "content" for entry in entries], dtype=bool)
-    codes = [np.minimum(scoring.norm_codes(lengths), 254) + 1 for lengths in (words, grams)]
+    codes = [np.minimum(scoring.norm_codes(lengths.astype(np.int64)), 254) + 1 for lengths in counts]
     return np.where(is_content, codes[0] | codes[1] << 8, 0).astype(np.uint16)
 
 
@@ -87,8 +92,9 @@ class Members:
     def postings(self, name: str, rows: Keys, scores: NDArray[np.float64], average: float) -> Postings:
         """Of a term, from tantivy's scores without its rarity: (k1 + 1) · times ÷ (times + damping), times and the
         ``average`` length as they are written."""
-        if len(rows) and (rows.min() < self.first or rows.max() >= self.first + len(self.holds)):
-            raise unusable("关键词索引与其余部分不符")
+        inside = (rows >= self.first) & (rows < self.first + len(self.holds))
+        if not inside.all():  # died, and were compacted away before the keyword index deleted them
+            rows, scores = rows[inside], scores[inside]
         damping = scoring.damping(average / REPEATED, BM25)[self.codes[name][rows - self.first]]
         share = np.minimum(scores / (TANTIVY.k1 + 1), 1 - 1e-7)
         times = np.clip(np.round(share * damping / (1 - share)), 1, MOST_TIMES).astype(np.uint8)

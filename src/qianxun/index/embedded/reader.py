@@ -124,7 +124,7 @@ class ReaderIndex(EmbeddedIndex):
         if keywords.meta_checksum(place) != self._state.keywords or _identity(self._base, self.folder) != self._loaded:
             raise _Moving
         self._keywords = opened
-        return View(store, rows, view, self._state.watermark)
+        return View(store, rows, view, self._state.watermark, store.deaths()[self._state.purged :])
 
     def _open_keywords(self) -> keywords.Keywords:
         """Nothing is checked or undone here: that is the writer's."""

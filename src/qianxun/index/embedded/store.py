@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -18,10 +19,10 @@ from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys,
 from qianxun.index.embedded import codes, saved_lists, vectors
 from qianxun.index.embedded.extents import Extent, State, append, read, require_size
 from qianxun.index.embedded.facts import FACT, Facts, FactWriter, passing
-from qianxun.index.embedded.population import packed_lengths
+from qianxun.index.embedded.population import packed_lengths, token_counts
 from qianxun.index.shared import CACHED_FILTERS, LANES, owners_of, row_sums
 
-ROWS, VECTORS, FACTS, VALUES, DEATHS = "rows", "vectors", "facts", "values", "deaths"
+ROWS, VECTORS, FACTS, VALUES, DEATHS, TOKENS = "rows", "vectors", "facts", "values", "deaths", "tokens"
 CODES, CENTERS = "codes-", "centers-"  # … and the number of rows that the centres were made from
 POPULATIONS = 64  # of one state: of 100,000 rows each takes .4 MB
 ROOM_ROWS, ROOM_PART = 4_096, 8  # rows that can be added before the vectors are mapped anew: so many, or an eighth
@@ -42,6 +43,11 @@ ROW = np.dtype(
         ("lengths", "<u2"),  # of words and grams, see `packed_lengths`; 0 in rows of an earlier version
     ]
 )
+# How many tokens a row has, exactly: averages over the live rows alone are made of them. A file of its own, which an
+# earlier version did not write: its rows have `UNCOUNTED` of each.
+TOKEN_COUNTS = np.dtype([("words", "<u4"), ("grams", "<u4")])
+UNCOUNTED = 2**32 - 1
+RECORD = np.dtype([*ROW.descr, *TOKEN_COUNTS.descr])  # in memory
 
 
 class Columns:
@@ -85,6 +91,10 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.live)
+
+    @cached_property
+    def dead(self) -> int:
+        return len(self.live) - int(np.count_nonzero(self.live))
 
     def in_keywords(self) -> Mask:
         if "keywords" not in self._masks:
@@ -142,7 +152,7 @@ class Store:
         self._few = few
         self._extents = dict(state.extents)
         self._owners = state.owners
-        self._rows = Columns(np.frombuffer(read(folder / ROWS, state.extent(ROWS)), dtype=ROW))
+        self._rows = Columns(_records(folder, state))
         self._facts: Columns | None = None
         self._values: tuple[Extent, bytes] = (Extent(), b"")
         self._coded: codes.Coded | None = None
@@ -294,11 +304,18 @@ class Store:
         """Appends to the files, durably, without anyone seeing it. ``matrix`` holds the vectors there are, in order;
         what is at ``along`` is made durable in the same wait."""
         table, attributes = self._table(entries, first_row)
+        uncounted = len(self._rows) - self._extent(TOKENS).size // TOKEN_COUNTS.itemsize
         full = np.zeros((len(entries), self.dimension), dtype="<f4")
         full[table["vector"] == 1] = matrix
         table["check"] = row_sums(full) if self.dimension else 0
         facts, heap = self._fact_writer.encode(attributes, self._extent(VALUES).size)
-        parts = {ROWS: table.tobytes(), FACTS: facts.tobytes(), VALUES: heap, DEATHS: dead.astype("<i8").tobytes()}
+        parts = {
+            ROWS: _fields(table, ROW).tobytes(),
+            TOKENS: _no_counts(uncounted).tobytes() + _fields(table, TOKEN_COUNTS).tobytes(),
+            FACTS: facts.tobytes(),
+            VALUES: heap,
+            DEATHS: dead.astype("<i8").tobytes(),
+        }
         if self.dimension:
             parts[VECTORS] = full.tobytes()
         extents = self._append(parts, *along)
@@ -407,7 +424,7 @@ class Store:
         self, entries: Sequence[IndexEntry], first_row: int
     ) -> tuple[NDArray[np.void], Mapping[int, Attributes]]:
         """Records for entries. Those that share one Attributes object share its facts."""
-        table = np.zeros(len(entries), dtype=ROW)
+        table = np.zeros(len(entries), dtype=RECORD)
         attributes, owner_of = owners_of(entries, self._owners)
         table["row"] = np.arange(first_row, first_row + len(entries))
         table["key"] = [entry.key for entry in entries]
@@ -415,8 +432,33 @@ class Store:
         table["owner"] = owner_of
         table["lane"] = [LANES[entry.field] for entry in entries]
         table["vector"] = [entry.vector is not None for entry in entries]
-        table["lengths"] = packed_lengths(entries)
+        table["words"], table["grams"] = token_counts(entries)
+        table["lengths"] = packed_lengths(entries, table["words"], table["grams"])
         return table, attributes
+
+
+def _records(folder: Path, state: State) -> NDArray[np.void]:
+    """The rows of the files, each with its counts of tokens."""
+    stored = np.frombuffer(read(folder / ROWS, state.extent(ROWS)), dtype=ROW)
+    counts = np.frombuffer(read(folder / TOKENS, state.extent(TOKENS)), dtype=TOKEN_COUNTS)
+    counts = np.concatenate([counts, _no_counts(len(stored) - len(counts))])
+    table = np.empty(len(stored), dtype=RECORD)
+    for part in (stored, counts):
+        for name in part.dtype.names or ():
+            table[name] = part[name]
+    return table
+
+
+def _no_counts(rows: int) -> NDArray[np.void]:
+    return np.full(rows, UNCOUNTED, dtype="<u4").repeat(2).view(TOKEN_COUNTS)
+
+
+def _fields(table: NDArray[np.void], kind: np.dtype[np.void]) -> NDArray[np.void]:
+    """Those fields of records that a file has."""
+    part = np.empty(len(table), dtype=kind)
+    for name in kind.names or ():
+        part[name] = table[name]
+    return part
 
 
 def trained_on(names: Iterable[str]) -> int:
@@ -431,7 +473,7 @@ def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[in
     """
     folder.mkdir()
     live = np.flatnonzero(rows.live)
-    table = np.zeros(len(live), dtype=ROW)
+    table = np.zeros(len(live), dtype=RECORD)
     for name, column in rows.columns.items():
         table[name] = column[live]
     used, table["owner"] = np.unique(table["owner"], return_inverse=True)
@@ -439,7 +481,8 @@ def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[in
     extents = {
         name: append(folder / name, Extent(), data)
         for name, data in (
-            (ROWS, table.tobytes()), (FACTS, facts.tobytes()), (VALUES, heap), (DEATHS, pending.tobytes()),
+            (ROWS, _fields(table, ROW).tobytes()), (TOKENS, _fields(table, TOKEN_COUNTS).tobytes()),
+            (FACTS, facts.tobytes()), (VALUES, heap), (DEATHS, pending.tobytes()),
         )
         if data
     }  # fmt: skip

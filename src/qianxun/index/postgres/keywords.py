@@ -1,7 +1,7 @@
 """BM25 over packed postings: the server finds and sends them, numpy adds them up.
 
 The formula, its constants and its rounded lengths are tantivy's, and so is what a query leaves out: both backends score
-alike. One thing is cleaner here: deleted entries count nowhere, not even until something is merged.
+alike. Deleted entries count nowhere.
 """
 
 from __future__ import annotations
@@ -119,11 +119,16 @@ def dead_rows(tx: Tx, tables: Tables, state: State) -> Mask | None:
 
 
 def count(search: Search, terms: Terms) -> TermCounts:
-    """In how many entries each term occurs; the dead count, here and among all entries, until they are purged."""
+    """In how many live entries each term occurs. Where something is dead, their postings say; else sums in the server
+    do."""
     words, grams = distinct(terms.words), distinct(terms.grams)
-    found = search.frequencies([*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams)])
+    wanted = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams)]
+    if search.dead is None:
+        found = search.frequencies(wanted)
+    else:
+        found = {term: len(postings) for term, postings in search.postings(wanted).items()}
     return TermCounts(
-        sum(segment.entries for segment in search.state.segments),
+        search.state.contents,
         {word: found[WORDS, word] for word in words},
         {gram: found[GRAMS, gram] for gram in grams},
     )
