@@ -202,13 +202,16 @@ def test_what_is_replaced_is_known_however_its_file_writes_the_edition(tmp_path:
     assert set(asyncio.run(ids())) == {"new"}
 
 
-def test_another_name_that_ends_in_a_year_is_not_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["差旅费管理办法解读2019.md", "差旅费管理办法2025.md", "差旅费管理办法（2025年修订）.md"]
+)
+def test_another_name_or_edition_is_not_replaced(tmp_path: Path, name: str) -> None:
     async def ids() -> list[str]:
         async with opened(tmp_path) as (engine, kb):
             new = (
                 "一线城市住宿费标准为每天 650 元。\n\n本规定自2024年1月1日起施行，《差旅费管理办法（2019）》同时废止。"
             )
-            other = Document("other", "一线城市住宿费标准见附件。", name="差旅费管理办法解读2019.md")
+            other = Document("other", "一线城市住宿费标准见附件。", name=name)
             await engine.add_documents(kb, [other, Document("new", new, name="差旅规定.md")])
             return [one.chunk.doc_id for one in (await engine.retrieve(kb, QUERY)).results]
 

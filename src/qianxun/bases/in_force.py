@@ -25,6 +25,7 @@ from qianxun.text.document_names import by_name, document_title, first_letters, 
 _EDITION: Final = re.compile(  # 差旅办法（2019年修订）; as files are called, also 差旅办法2019, 差旅办法-2019版
     r"\s?[（(【\[][^（）()【】\[\]]{1,20}[）)】\]]$|[-_—\s]?(?:19|20)\d\d年?(?:版|修订版?|修订稿|试行)?$"
 )
+_YEAR: Final = re.compile(r"(?:19|20)\d\d")
 DAYS: Final = 8  # for which it is remembered what is in force
 
 
@@ -161,7 +162,11 @@ def _named(tx: Connection, knowledge_base: int, targets: Iterable[str]) -> dict[
     for target in targets:
         written = target.strip("《》 ")
         exactly = called.get(written) or called.get(plain_name(written)) or spelled.get(_letters(written))
-        ids = exactly or titles.get(_without_edition(written), set())
+        ids = exactly or {
+            doc_id
+            for doc_id in titles.get(_without_edition(written), ())
+            if _may_be_edition(written, document_title(names[doc_id]))
+        }
         found[target] = {(doc_id, document_title(names[doc_id])) for doc_id in ids}
     return found
 
@@ -173,3 +178,9 @@ def _letters(name: str) -> str:
 
 def _without_edition(title: str) -> str:
     return plain_name(_EDITION.sub("", title))
+
+
+def _may_be_edition(target: str, title: str) -> bool:
+    """Returns False if both name a year and it is another: 计划2025 is not what 《计划2023》 means."""
+    years = [_YEAR.findall("".join(_EDITION.findall(one))) for one in (target, title)]
+    return not all(years) or years[0] == years[1]
