@@ -31,7 +31,7 @@ class Crowd:
 
 def crowd(folder: Path, count: int, seed: int) -> Crowd:
     """Makes so many bases with a document each, searches each, and in the end some at random once more."""
-    with running(folder) as service:
+    with running(folder, preloaded=False) as service:
         found = asyncio.run(_fill(service.url, psutil.Process(service.process.pid), count, seed))
         service.stop(2)
     bounds = ((found.threads, MOST_THREADS, "threads"), (found.files, MOST_FILES, "files"))

@@ -78,7 +78,7 @@ def soak(folder: Path, minutes: float, seed: int) -> Soak:
     # No arm of a search is late because the machine is busy: of 6,000 calls at a load of 50 one was answered with 503,
     # since the keyword arm had not answered within its 10 s.
     patient = {**os.environ, "QIANXUN_SEARCH_ARM_SECONDS": "100"}
-    with running(folder, environment=patient) as service:
+    with running(folder, environment=patient, preloaded=False) as service:
         process = psutil.Process(service.process.pid)
         found = asyncio.run(_work(service.url, process, 60 * minutes, seed))
         _, logged = service.end(signal.SIGINT)
