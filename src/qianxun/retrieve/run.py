@@ -53,9 +53,7 @@ async def cached_recall(
     origin = base.about.identity
     with base.serving.borrow() as serving:
         generation = await current_generation(base, serving)
-    if base.answers_at != generation.records:
-        base.answers_at = generation.records
-        await cache.outdate(base.id, generation.records)
+    await _drop_outdated(base, cache, generation.records)
     day = await resolve_as_of(base, text, options.as_of, generation)
     params = params_of(options if day is None else replace(options, as_of=day.day))
 
@@ -87,6 +85,13 @@ async def cached_recall(
         answer = replace(answer, trace_id=trace_id) if trace_id else answer
     journal.note(base.about, answer, params, requester_of(base))
     return answer
+
+
+async def _drop_outdated(base: OpenBase, cache: Cache, records: int) -> None:
+    """With the first search after a write: no later one looks for answers from before it."""
+    if base.answers_at != records:
+        base.answers_at = records
+        await cache.outdate(base.id, records)
 
 
 async def recall(
