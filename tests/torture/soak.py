@@ -23,7 +23,8 @@ MOST_MEGABYTES_AN_HOUR = 1.0
 WARMING_MINUTES, WARMING_SHARE = 10.0, 1 / 2  # of a shorter time this share
 WARMING_CALLS = 15_000  # caches fill by calls (the largest after 14,000): on a busy machine ten minutes are too few
 SAMPLE_SECONDS = 2.0
-LEAST_SAMPLES = 60  # that a slope is fitted to
+REST_SECONDS = 180.0  # within which there is a moment of rest: columns are rewritten every 5,000 calls or so
+LEAST_RESTS = 5  # that a slope is fitted to
 DOCUMENTS = 200  # that are written again and again, and deleted; and as many files, which are uploaded again and again
 WORDS = (
     "住院",
@@ -49,6 +50,17 @@ class Soak:
     calls: int
     failures: Sequence[str]  # what was called, and what it was answered with
 
+    @property
+    def rests(self) -> list[tuple[float, float, int]]:
+        """The sample of every three minutes with the least memory. Columns grow by what was deleted until they are
+        rewritten, and searches take what they need for a moment: up to 25 MB that is no growth, and hides one."""
+        least: dict[int, tuple[float, float, int]] = {}
+        for sample in self.samples:
+            period = int(sample[0] // REST_SECONDS)
+            if period not in least or sample[1] < least[period][1]:
+                least[period] = sample
+        return list(least.values())
+
     def an_hour(self, after: float) -> float:
         """Megabytes an hour, after so many seconds."""
         return self._slope(after, 0) * 3600
@@ -58,11 +70,11 @@ class Soak:
         return self._slope(after, 2) * 10_000
 
     def _slope(self, after: float, by: int) -> float:
-        """Fitted to the samples after so many seconds and `WARMING_CALLS`: the median of the slopes between any two of
-        them (Theil-Sen), which a few collections of garbage do not bend. Not a number where the machine was too busy
-        for as many calls."""
-        late = np.array([sample for sample in self.samples if sample[0] >= after and sample[2] >= WARMING_CALLS])
-        if len(late) < LEAST_SAMPLES:
+        """Fitted to the moments of rest after so many seconds and `WARMING_CALLS`: the median of the slopes between any
+        two of them (Theil-Sen), which a few collections of garbage do not bend. Not a number where the machine was too
+        busy for as many calls."""
+        late = np.array([sample for sample in self.rests if sample[0] >= after and sample[2] >= WARMING_CALLS])
+        if len(late) < LEAST_RESTS:
             return math.nan
         first, second = np.triu_indices(len(late), max(1, len(late) // 4))
         moved = late[second] - late[first]
@@ -109,7 +121,8 @@ async def _work(url: str, process: psutil.Process, seconds: float, seed: int) ->
             while time.monotonic() - began < seconds:
                 samples.append((time.monotonic() - began, process.memory_info().rss / 2**20, calls))
                 if len(samples) % 30 == 0:
-                    sys.stdout.write(f"  {samples[-1][0] / 60:.0f} min: {samples[-1][1]:.1f} MB, {calls} calls\n")
+                    now, least = samples[-1], min(one[1] for one in samples[-30:])
+                    sys.stdout.write(f"  {now[0] / 60:.0f} min: {now[1]:.1f} MB, {least:.1f} at rest, {calls} calls\n")
                     sys.stdout.flush()
                 await asyncio.sleep(SAMPLE_SECONDS)
 
