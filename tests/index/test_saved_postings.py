@@ -10,6 +10,7 @@ import pytest
 from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
 from qianxun.index.embedded import keywords, saved_postings
+from qianxun.index.embedded.index import EmbeddedIndex
 from tests.indexing.opened import opened
 
 LIBRARY = [
@@ -73,5 +74,22 @@ def test_lists_are_read_once_and_used_where_they_are_true(tmp_path: Path, monkey
         async with opened(tmp_path) as (engine, kb):
             assert await found(engine, kb) == now
             assert 0 in {first for _, first in read}
+
+    asyncio.run(story())
+
+
+def test_lists_do_not_grow_with_every_version_of_a_document(tmp_path: Path) -> None:
+    versions = 60  # tantivy merges its segments, and drops what died, after eight or so
+
+    async def story() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, LIBRARY)
+            for version in range(versions):
+                await engine.add_documents(kb, [Document("d0", f"住院报销比例，第 {version} 版。")])
+                await engine.retrieve(kb, QUESTION, mode="fulltext")
+            index = (await engine.base(kb)).serving.index
+            assert isinstance(index, EmbeddedIndex)
+            lists = index._view.keywords.postings._lists.items()
+            assert 0 < max(len(found.rows) for _, found in lists) < versions // 2 + len(LIBRARY)
 
     asyncio.run(story())

@@ -50,6 +50,7 @@ STRETCHES = 16  # of rows after one another, as those of a tenant often are, are
 LONG = 500  # rows; fewer are looked up sooner than ranges are gone through
 MANY_HITS = 2_000
 CACHED_TERMS = 50_000  # terms whose frequency a view keeps
+STALE = 2  # times the entries that tantivy counts: a list as long is mostly of rows that it has dropped
 META = "meta.json"
 CHECKED = "checked"  # tantivy leaves alone what it does not know
 FOOTER_MAGIC = 1337
@@ -477,9 +478,14 @@ def is_counted_at_once(view: KeywordView, terms: Terms, members: Members) -> boo
 
 
 def postings(view: KeywordView, members: Members, name: str, term: str) -> Postings:
-    """Where a term of a field occurs, and how often: from what tantivy scores it by, which is all that it gives out."""
+    """Where a term of a field occurs, and how often: from what tantivy scores it by, which is all that it gives out.
+
+    A list that is known is read on from where it ends; one that is mostly of rows which tantivy has dropped since is
+    read anew. Where documents are replaced again and again, lists would grow without end."""
     known = view.postings.get((name, term)) or Postings.none()
     if known.end < view.end:
+        if len(known.rows) > STALE * view.frequency(name, term):
+            known = Postings.none()
         known = known.joined(_read_postings(view, members, name, term, known.end), view.end)
         view.postings.put((name, term), known)
     return known
