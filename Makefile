@@ -51,7 +51,7 @@ serve: $(VENV)/.service
 
 # The servers are wheels of the development environment: nothing else has to be installed.
 cluster: $(VENV)/.dev
-	@$(BIN)/python examples/cluster/run.py
+	@$(BIN)/python -m examples.cluster.run
 
 # Lint and types run beside the tests: mypy works on one processor, and tests often wait.
 test: $(VENV)/.dev

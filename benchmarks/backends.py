@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.servers import milvus as light_milvus
+from tests.servers.postgres import create_database, own_server
 
 from benchmarks.passages import passages
 from qianxun.core.ports import Index, IndexBackend
@@ -35,8 +37,6 @@ from qianxun.index.embedded import index as embedded
 from qianxun.index.milvus import index as milvus
 from qianxun.index.milvus import server as milvus_server
 from qianxun.index.postgres import index as postgres
-from qianxun.testing import milvus as light_milvus
-from qianxun.testing.postgres import create_database, own_server
 from qianxun.text.chinese import analyse_query, index_grams, index_words
 
 DEPTH = 200  # candidates of an arm, as a search asks for them

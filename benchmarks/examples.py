@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import text
+from tests.servers.postgres import create_database, drop_database, shared_server
 
 from benchmarks.passages import MODEL, passages
 from benchmarks.peers.material import embedded, questions, spread
@@ -43,7 +44,6 @@ from qianxun.examples.schema import DEFAULT_TABLE_NAMES, vector_text
 from qianxun.examples.store import ExampleStore
 from qianxun.models.local.embedding import LocalEmbedding
 from qianxun.records.database.open import connect
-from qianxun.testing.postgres import create_database, drop_database, shared_server
 
 CACHE = Path(__file__).resolve().parents[1] / ".bench-cache"
 REAL = 10_000

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.servers.postgres import create_database, own_server
 
 from benchmarks.passages import MODEL, passages
 from benchmarks.peers.material import embedded, questions, spread
@@ -39,7 +40,6 @@ from qianxun.index.postgres.server import Server as Connections
 from qianxun.index.postgres.server import Tx
 from qianxun.index.postgres.tables import State, Tables
 from qianxun.models.local.embedding import LocalEmbedding
-from qianxun.testing.postgres import create_database, own_server
 from qianxun.text.chinese import analyse_query, index_grams, index_words
 
 DEPTH = 200  # candidates per arm, as a search asks for them

@@ -14,10 +14,11 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tests.servers.postgres import create_database, own_server
+
 from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
-from qianxun.testing.postgres import create_database, own_server
 from qianxun.testing.scripted import HashEmbedding
 
 DOCUMENTS, SINGLE, SEARCHES, ROUNDS = 300, 8, 24, 20

@@ -22,11 +22,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.servers import mysql, postgres
+
 from benchmarks.passages import MODEL, passages
 from qianxun import Document, Engine
 from qianxun.engine.settings import load
 from qianxun.models.local.embedding import LocalEmbedding
-from qianxun.testing import mysql, postgres
 from qianxun.testing.scripted import HashEmbedding
 
 BATCH = 500

@@ -1,11 +1,11 @@
 """The servers that the tests start by themselves.
 
 `postgres_url` is an empty database on a real PostgreSQL with pgvector: a test that asks for it gets one of its own.
-The server comes as a wheel (see qianxun.testing.postgres), one for a whole run however many workers it has, and
+The server comes as a wheel (see tests.servers.postgres), one for a whole run however many workers it has, and
 nothing of it is left behind. To run against a server that is there already, name a database of it whose user may
 create others: `QIANXUN_TEST_POSTGRES_URL=postgresql://user:password@host/postgres make test`.
 
-`mysql_url` is one on a real MariaDB, where the machine has its programs (see qianxun.testing.mysql), or on the server
+`mysql_url` is one on a real MariaDB, where the machine has its programs (see tests.servers.mysql), or on the server
 of `QIANXUN_TEST_MYSQL_URL`.
 
 `records_url` is a database for records of every kind: a test that asks for it runs on SQLite, PostgreSQL and MySQL.
@@ -35,10 +35,14 @@ from pathlib import Path
 import pytest
 
 from qianxun.records.database.open import open_database, sqlite_url
-from qianxun.testing import milvus as light_milvus
-from qianxun.testing import mysql
-from qianxun.testing.milvus import LightServer
-from qianxun.testing.postgres import (
+from tests import lent_memory, preloaded
+from tests.compiled_statements import share_compiled_statements
+from tests.hypothesis_settings import load_profile
+from tests.integration.emptied import empty
+from tests.servers import milvus as light_milvus
+from tests.servers import mysql
+from tests.servers.milvus import LightServer
+from tests.servers.postgres import (
     Server,
     create_database,
     drop_database,
@@ -46,10 +50,6 @@ from qianxun.testing.postgres import (
     shared_server,
     unavailable,
 )
-from tests import lent_memory, preloaded
-from tests.compiled_statements import share_compiled_statements
-from tests.hypothesis_settings import load_profile
-from tests.integration.emptied import empty
 
 POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
 MYSQL_URL = os.environ.get("QIANXUN_TEST_MYSQL_URL", "")

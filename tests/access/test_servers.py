@@ -10,10 +10,10 @@ import pytest
 
 from qianxun.core.types import Document
 from qianxun.records.database import restrict
-from qianxun.testing.milvus import LightServer
 from tests.access.oracle import QUERIES
 from tests.access.test_non_interference import PRINCIPALS, compared, differing
 from tests.indexing.opened import opened
+from tests.servers.milvus import LightServer
 
 
 def test_on_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, migrated_postgres_url: str) -> None:

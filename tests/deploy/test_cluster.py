@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.testing import milvus, postgres
+from tests.servers import ROOT, milvus, postgres
 
-RUN = Path(__file__).resolve().parents[2] / "examples" / "cluster" / "run.py"
 END_SECONDS = 120.0
 
 pytestmark = [
@@ -40,8 +39,9 @@ def processes_in(place: Path) -> list[str]:
 
 def started(place: Path, *more: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "TMPDIR": str(place), "QIANXUN_VECTORIZATION_MODEL": "none"}
-    command = [sys.executable, str(RUN), *more]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-m", "examples.cluster.run", *more]
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, env=environment, cwd=ROOT, text=True, **output)
 
 
 def is_empty(place: Path) -> bool:

@@ -19,8 +19,8 @@ from qianxun.examples.library import PLAIN, ExampleLibrary, SearchSettings
 from qianxun.examples.schema import embedded_text
 from qianxun.examples.store import ExampleStore
 from qianxun.records.database.open import connect, sqlite_url
-from qianxun.testing.postgres import create_database, drop_database
 from qianxun.testing.scripted import HashEmbedding, ScriptedEmbedding
+from tests.servers.postgres import create_database, drop_database
 
 MODEL = HashEmbedding(64)
 

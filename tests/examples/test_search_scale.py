@@ -17,9 +17,9 @@ from qianxun.examples.library import ExampleLibrary
 from qianxun.examples.pgvector import filter_parameters, nearest_statement, settings_statement
 from qianxun.examples.results import ExampleFilter
 from qianxun.examples.schema import vector_text
-from qianxun.testing.postgres import create_database, drop_database
 from qianxun.testing.scripted import HashEmbedding
 from tests.examples.libraries import clustered, opened
+from tests.servers.postgres import create_database, drop_database
 
 ROWS = 10_000
 DIMENSION = 48

@@ -27,6 +27,7 @@ from qianxun.core.options import SearchChoices
 from qianxun.core.types import Document, Eq
 from qianxun.doors.client import Client
 from qianxun.doors.frameworks import bridge as reach
+from qianxun.doors.frameworks import engine_loop
 from qianxun.doors.frameworks.langchain import QianxunRetriever
 from qianxun.doors.frameworks.recall import OPTIONS
 from qianxun.engine.engine import Engine
@@ -106,7 +107,7 @@ def test_an_engine_of_an_unknown_loop_can_only_be_awaited(held: Library) -> None
 def test_threads_that_wait_for_a_loop_that_waits_for_them_are_told(
     held: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "ROUND_SECONDS", 0.3)
+    monkeypatch.setattr(engine_loop, "ROUND_SECONDS", 0.3)
 
     async def story(engine: Engine) -> str:
         own = QianxunRetriever(rag=engine, knowledge_base="医保")

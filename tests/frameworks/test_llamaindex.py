@@ -28,6 +28,7 @@ from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
 from qianxun.core.types import Document, Eq
 from qianxun.doors.client import Client
 from qianxun.doors.frameworks import bridge as reach
+from qianxun.doors.frameworks import engine_loop
 from qianxun.doors.frameworks.llamaindex import NOT_FOR_MODELS, QianxunRetriever, RecallDegraded
 from qianxun.engine.engine import Engine
 from tests.frameworks.reached import QUESTION, Library, library
@@ -86,7 +87,7 @@ def test_an_engine_is_awaited_on_its_loop_and_waited_for_elsewhere(held: Library
 
 
 def test_a_fusion_that_blocks_the_engines_loop_is_told_of_it(held: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "ROUND_SECONDS", 0.3)
+    monkeypatch.setattr(engine_loop, "ROUND_SECONDS", 0.3)
 
     async def story(engine: Engine) -> str:
         own = QianxunRetriever(engine, "医保")

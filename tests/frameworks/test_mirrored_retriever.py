@@ -12,8 +12,8 @@ from qianxun.core.errors import BadInput
 from qianxun.core.types import Document, Eq
 from qianxun.doors.frameworks.neo4j import Neo4jAdapter
 from qianxun.engine.blocking import BlockingEngine
-from qianxun.testing.bolt import NoBolt, bolt_server
 from tests.frameworks.material import filled
+from tests.servers.bolt import NoBolt, bolt_server
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from qianxun.testing.postgres import create_database, drop_database
+from tests.servers.postgres import create_database, drop_database
 
 
 @pytest.fixture(scope="module")

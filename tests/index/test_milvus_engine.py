@@ -16,10 +16,10 @@ from qianxun.engine.storage import schema_for
 from qianxun.index.milvus import states
 from qianxun.index.milvus.conditions import among
 from qianxun.index.milvus.server import Address, Milvus
-from qianxun.testing.milvus import LightServer
 from tests.engine.purging import correct_and_purge
 from tests.index.test_postgres_engine import DOCUMENTS, found
 from tests.models.embedding_service import DIMENSION, serving, well
+from tests.servers.milvus import LightServer
 
 
 def settings(folder: Path, server: LightServer, endpoint: str) -> Settings:

@@ -16,7 +16,7 @@ from qianxun.index.milvus.conditions import Condition, among, compared, has_any
 from qianxun.index.milvus.index import MilvusBackend, MilvusIndex, create
 from qianxun.index.milvus.server import Milvus, version_of
 from qianxun.testing.index_material import STAMP, entry, keys_of, unit
-from qianxun.testing.milvus import LightServer
+from tests.servers.milvus import LightServer
 
 
 def backend_of(uri: str, prefix: str, **options: Any) -> MilvusBackend:

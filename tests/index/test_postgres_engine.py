@@ -11,9 +11,9 @@ from qianxun import Document, Engine
 from qianxun.core.errors import RecallFailed, RetrieverUnavailable
 from qianxun.core.types import Eq
 from qianxun.engine.settings import Settings, load
-from qianxun.testing.postgres import Server
 from tests.engine.purging import correct_and_purge
 from tests.models.embedding_service import DIMENSION, serving, well
+from tests.servers.postgres import Server
 
 DOCUMENTS = [
     Document("a", "住院费用报销比例为85%。", user_id="张三"),

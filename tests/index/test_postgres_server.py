@@ -25,7 +25,7 @@ from qianxun.index.postgres.index import PostgresBackend, PostgresIndex, create
 from qianxun.index.postgres.server import Tx
 from qianxun.index.postgres.tables import State, Tables
 from qianxun.testing.index_material import STAMP, entry, keys_of, unit
-from qianxun.testing.postgres import Server
+from tests.servers.postgres import Server
 
 WORDS = Terms(("医保",))
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from qianxun.records.schema import Base
-from qianxun.testing import mysql, postgres
+from tests.servers import mysql, postgres
 
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 OTHERS_OF_MYSQL = "FROM information_schema.processlist WHERE db = database() AND id <> connection_id()"

@@ -26,9 +26,9 @@ from qianxun.engine.engine import Engine
 from qianxun.engine.graph_mirror import MirroredSurroundings, mirror, name_of
 from qianxun.graph.modes import ModeRecall
 from qianxun.graph.network.knowledge_graph import entity_id
-from qianxun.testing.bolt import BoltServer, bolt_server, unavailable
 from tests.indexing.opened import doc
 from tests.integration.bolt_proxy import Wire
+from tests.servers.bolt import BoltServer, bolt_server, unavailable
 
 pytestmark = [
     pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "there is one"),
@@ -253,7 +253,7 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_server_ends_with_its_user_however_that_ends() -> None:
     code = (
-        "import sys, time\nfrom qianxun.testing.bolt import bolt_server\n"
+        "import sys, time\nfrom tests.servers.bolt import bolt_server\n"
         "with bolt_server() as s:\n    print(s.port, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as user:

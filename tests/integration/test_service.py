@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from qianxun.testing import mysql, postgres
 from tests.http.served import BASES, Served, serving
 from tests.integration.emptied import end_sessions
+from tests.servers import mysql, postgres
 
 
 async def ask(service: Served, base: int, query: str) -> tuple[int, Any]:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from qianxun.testing.guarded import hand_over
+from tests.servers.guarded import hand_over
 
 
 def write_certificate(folder: Path, host: str) -> tuple[Path, Path]:

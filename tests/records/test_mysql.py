@@ -27,11 +27,11 @@ from qianxun.records.database.open import HEAD, connect, downgrade, migrate, mis
 from qianxun.records.database.server import Deadlocked, Reach
 from qianxun.records.documents import Head
 from qianxun.records.schema import Base, Counter, VersionRow
-from qianxun.testing.mysql import Server, create_database, execute, with_driver
 from qianxun.testing.scripted import HashEmbedding
 from tests.integration.emptied import end_sessions
 from tests.records.certificates import write_certificate
 from tests.records.test_postgres import create_base, names, together
+from tests.servers.mysql import Server, create_database, execute, with_driver
 
 SECRET = "s3cret/p@ss:word"
 

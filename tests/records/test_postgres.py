@@ -25,8 +25,8 @@ from qianxun.records.database.server import Reach
 from qianxun.records.database.statements import COPIED_FROM, insert_rows
 from qianxun.records.documents import Head
 from qianxun.records.schema import Base, Counter
-from qianxun.testing.postgres import WITH_PASSWORD, Server, create_database, drop_database
 from tests.integration.emptied import end_sessions
+from tests.servers.postgres import WITH_PASSWORD, Server, create_database, drop_database
 
 SECRET = "s3cret/p@ss:word"
 

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from qianxun import Document, Engine
-from qianxun.testing.milvus import LightServer
 from tests.replicas.engines import found, replicas
+from tests.servers.milvus import LightServer
 
 
 def test_writers_on_all_replicas_at_once_lose_nothing(tmp_path: Path, postgres_url: str, milvus: LightServer) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from qianxun.engine.settings import Settings
 from qianxun.records import Records
-from qianxun.testing.milvus import LightServer
 from tests.replicas import engines, test_lease, test_together
+from tests.servers.milvus import LightServer
 
 CHOSEN: tuple[Callable[..., None], ...] = (
     test_together.test_writers_on_all_replicas_at_once_lose_nothing,

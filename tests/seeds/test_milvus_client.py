@@ -12,8 +12,8 @@ import pytest
 from qianxun import Document, EmbeddingEngine, HybridSearchEngine, KnowledgeBaseManager, MilvusClient, VectorDocument
 from qianxun.core.errors import BadFilter, BadInput, BadModelReply, RetrieverUnavailable
 from qianxun.testing.index_material import HOSTILE, unit
-from qianxun.testing.milvus import LightServer
 from qianxun.testing.scripted import HashEmbedding
+from tests.servers.milvus import LightServer
 
 DIMENSION = 16
 

@@ -15,14 +15,14 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
-from qianxun.testing import guarded, postgres
-from qianxun.testing.postgres import Server, create_database, drop_database, shared_server, unavailable, with_driver
+from tests.servers import guarded, postgres
+from tests.servers.postgres import Server, create_database, drop_database, shared_server, unavailable, with_driver
 
 needs_postgres = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "-")
 
 USER = """
 import sys, time
-from qianxun.testing.postgres import shared_server
+from tests.servers.postgres import shared_server
 with shared_server(sys.argv[1]) as server:
     print(server.folder, flush=True)
     time.sleep(600)

@@ -32,9 +32,9 @@ import httpx
 
 from qianxun import Engine
 from qianxun.engine.settings import load
-from qianxun.testing.postgres import Server, create_database
 from tests import preloaded
 from tests.replicas.audit import audited, lapsed_writes
+from tests.servers.postgres import Server, create_database
 
 LEASE_SECONDS: Final = 1.5
 STOPPED_SECONDS: Final = 2 * LEASE_SECONDS

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from qianxun.testing import milvus, postgres
+from tests.servers import milvus, postgres
 from tests.torture.replicas import Place, on_postgres
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.testing.postgres import Server
+from tests.servers.postgres import Server
 from tests.torture.replicas import on_postgres, torture_replicas
 
 

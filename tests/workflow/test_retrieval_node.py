@@ -30,9 +30,9 @@ from qianxun.engine.example_library import close_default_library
 from qianxun.engine.settings import Settings, load
 from qianxun.examples.library import ExampleLibrary, SearchSettings
 from qianxun.examples.store import ExampleStore
-from qianxun.testing.postgres import Server, create_database
 from qianxun.testing.scripted import HashEmbedding
 from tests.examples.libraries import EXAMPLES, MODEL, broken_model, fill, library_url, opened
+from tests.servers.postgres import Server, create_database
 
 LOW = SearchSettings(similarity_threshold=0.2, min_results=0)
 WINE = "高血压能喝酒吗 最好不喝，酒会影响降压药。"

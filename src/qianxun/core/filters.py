@@ -11,6 +11,7 @@ for how a text starts, goes on and ends.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -134,6 +135,15 @@ class Not:
 
 Filter: TypeAlias = Everything | Eq | In | Range | Spelled | And | Or | Not
 EVERYTHING = Everything()
+
+
+def read_scalar(written: str) -> Scalar:
+    """As people type it: a number, a truth or a quoted text where it is that in JSON, else as it is written."""
+    try:
+        value = json.loads(written)
+    except ValueError:
+        return written
+    return value if isinstance(value, str | int | float | bool) else written
 
 
 def same_scalar(left: Scalar, right: Scalar) -> bool:

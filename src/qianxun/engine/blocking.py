@@ -140,7 +140,7 @@ class BlockingEngine:
         await self._calls.end()
 
     def _begin(self, work: Coroutine[Any, Any, Result], instead: str) -> Future[Result]:
-        if _running() is self.loop:
+        if running_loop() is self.loop:
             work.close()
             raise BadInput("在引擎自己的事件循环里不能阻塞等待", hint=f"请改用 {instead}")
         with self._calls.lock:
@@ -222,7 +222,8 @@ async def _pumped(stream: AsyncGenerator[Result, None], put: Callable[[Result], 
             put(item)
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The one that this code runs on; None where it runs on none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

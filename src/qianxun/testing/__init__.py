@@ -1,4 +1,4 @@
-"""For those who extend Qianxun: conformance classes to inherit, scripted models, real servers to test against.
+"""For those who extend Qianxun: conformance classes to inherit, scripted models.
 
 Read `scripted` first: chat, rerank and embedding models that do as a test says. Then the conformance class of the part
 you write; required abilities come first in each, optional ones are tested where a class names them:
@@ -7,8 +7,6 @@ you write; required abilities come first in each, optional ones are tested where
     model_conformance     EmbeddingConformance, RerankConformance, ChatConformance
     parser_conformance    ParserConformance
     arm_conformance       ArmConformance (TextContext: a base of a few texts)
-    postgres, bolt        a PostgreSQL with pgvector and a Bolt server that come as wheels, started per test run
-    mysql                 a MariaDB, where the machine has its programs
 
 Imported by tests only; needs pytest, and hypothesis for indexes. May import core, text, records, ingest and models.
 """

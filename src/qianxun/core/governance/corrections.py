@@ -7,14 +7,13 @@ gone. `Correction` is the record, `NewCorrection` what people give, `Corrected` 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 from qianxun.core.errors import BadInput
-from qianxun.core.filters import Metadata, MetadataValue
+from qianxun.core.filters import Metadata, MetadataValue, read_scalar
 from qianxun.core.limits import QUERY_LIMIT
 from qianxun.core.unicode import is_storable
 
@@ -184,16 +183,8 @@ class CorrectionQuery:
 def read_metadata_lines(lines: Iterable[str]) -> ChangeFields:
     """``键=值`` as people type it: numbers and truths as such, all else as written; ``键`` alone takes it away."""
     pairs = [line.partition("=") for line in lines]
-    given: Metadata = {key.strip(): _typed(value.strip()) for key, sign, value in pairs if sign}
+    given: Metadata = {key.strip(): read_scalar(value.strip()) for key, sign, value in pairs if sign}
     return {"metadata": given, "removed": tuple(key.strip() for key, sign, _ in pairs if not sign)}
-
-
-def _typed(written: str) -> str | int | float | bool:
-    try:
-        value = json.loads(written)
-    except ValueError:
-        return written
-    return value if isinstance(value, str | int | float | bool) else written
 
 
 def checked_correction(new: NewCorrection) -> NewCorrection:

@@ -18,7 +18,7 @@ import typer
 
 from qianxun.core.codec.command_line import FILTER_FLAGS
 from qianxun.core.errors import BadInput
-from qianxun.core.filters import EVERYTHING, Eq, Filter, In, all_of, read_filters
+from qianxun.core.filters import EVERYTHING, Eq, Filter, In, all_of, read_filters, read_scalar
 from qianxun.core.options import NO_RERANK, Option, choices_of
 from qianxun.doors.cli.i18n import tr
 
@@ -129,21 +129,13 @@ def where_of(written: str) -> Filter:
     parts = _CONDITION.fullmatch(written)
     if parts is None or not parts[1].strip() or (parts[2] in _BOUNDS and not parts[3].strip()):
         raise BadInput(tr(f"看不懂 --where {written}", f"--where {written} cannot be read"), hint=hint)
-    name, sign, value = parts[1].strip(), parts[2], _scalar(parts[3].strip())
+    name, sign, value = parts[1].strip(), parts[2], read_scalar(parts[3].strip())
     field = name if name in _FIELDS or name.startswith("metadata.") else f"metadata.{name}"
     if sign == "=":
         return read_filters({field: value}, "where")
     if sign == "!=":
         return read_filters({"not": {field: value}}, "where")
     return read_filters({field: {_BOUNDS[sign]: value}}, "where")
-
-
-def _scalar(value: str) -> Any:
-    try:
-        read = json.loads(value)
-    except ValueError:
-        return value
-    return read if isinstance(read, str | int | float | bool) else value
 
 
 def _value(offered: Option, given: Any) -> Any:

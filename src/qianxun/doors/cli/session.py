@@ -148,6 +148,15 @@ def _client(session: Session) -> Client:
     return Client(session.url, key=session.key, principal=labels)
 
 
+def run_offline(work: Awaitable[T]) -> T:
+    """Waits for what neither an engine nor a client does: work on a part of the data folder that is open by itself."""
+
+    async def awaited() -> T:
+        return await work
+
+    return asyncio.run(awaited())
+
+
 def with_client(session: Session, work: Callable[[Client], Awaitable[T]]) -> T:
     """Connects to the service of ``--url``, does the work, disconnects."""
 

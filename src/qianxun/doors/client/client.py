@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -38,9 +37,12 @@ from qianxun.doors.client.evaluations import ServiceEvaluations
 from qianxun.doors.client.events import EventSender
 from qianxun.doors.client.governance import ServiceGovernance
 from qianxun.doors.client.payloads import (
+    Ask,
+    Data,
     Readiness,
     Sent,
-    read_logs,
+    params_of,
+    read_pages,
     read_readiness,
     read_sent,
     read_statistics,
@@ -59,7 +61,6 @@ T = TypeVar("T")
 
 BASES = "v1/knowledge-bases"
 LOGS = "v1/retrieval-logs"
-PAGE = 500
 
 
 class Client:
@@ -149,15 +150,8 @@ class Client:
 
     async def knowledge_bases(self, *, limit: int | None = None, after: int = 0) -> tuple[KnowledgeBase, ...]:
         """In the order of their ids; ``after`` is the id at which the last page ended."""
-        found: list[KnowledgeBase] = []
-        while limit is None or len(found) < limit:
-            size = PAGE if limit is None else min(PAGE, limit - len(found))
-            params = {"limit": str(size), "after": str(found[-1].id if found else after)}
-            page = await self._ask(Request("GET", BASES, params=params), values_of(KnowledgeBase, "knowledge_bases"))
-            found += page
-            if len(page) < size:
-                break
-        return tuple(found)
+        read = values_of(KnowledgeBase, "knowledge_bases")
+        return tuple(await read_pages(self._ask, BASES, read, limit=limit, after=after))
 
     async def knowledge_base(self, name_or_id: str | int) -> KnowledgeBase:
         """By id, or by name; of a text that is both, the id counts."""
@@ -264,26 +258,13 @@ class Client:
 
     async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
         """In the order of their ids; ``after`` is the id at which the last page ended."""
-        found: list[DocumentState] = []
-        while len(found) < limit:
-            size = min(PAGE, limit - len(found))
-            params = {"limit": str(size), "after": found[-1].doc_id if found else after}
-            request = Request("GET", f"{BASES}/{knowledge_base}/documents", params=params)
-            page = await self._ask(request, values_of(DocumentState, "documents"))
-            found += page
-            if len(page) < size:
-                break
-        return found
+        path, read = f"{BASES}/{knowledge_base}/documents", values_of(DocumentState, "documents")
+        return await read_pages(self._ask, path, read, limit=limit, after=after)
 
     async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]:
         """The chunks that serve, in the order of the text."""
-        found: list[Chunk] = []
-        after: int | None = -1
-        while after is not None:
-            request = Request("GET", f"{_document(knowledge_base, doc_id)}/chunks", params={"after": str(after)})
-            page, after = await self._ask(request, lambda data: ([*map(read_chunk, data["chunks"])], data["next"]))
-            found += page
-        return found
+        path = f"{_document(knowledge_base, doc_id)}/chunks"
+        return await read_pages(self._ask, path, lambda data: [*map(read_chunk, data["chunks"])])
 
     async def delete_document(self, knowledge_base: int, doc_id: str, *, file_missing: bool = False) -> bool:
         """Answers whether there was such a document. It cannot be returned from now on.
@@ -292,7 +273,7 @@ class Client:
         """
         await self.knowledge_base(knowledge_base)
         try:
-            params = {"file_missing": "true"} if file_missing else {}
+            params = params_of(file_missing=file_missing)
             await self._connection.ask(Request("DELETE", _document(knowledge_base, doc_id), params=params))
         except NotFound:
             return False
@@ -414,47 +395,37 @@ def _search(path: str, body: Mapping[str, Any], trace_id: str = "") -> Request:
 class ServiceLogs:
     """The searches and questions of a key's tenant."""
 
-    ask: Callable[[Request, Callable[[Any], Any]], Awaitable[Any]]
+    ask: Ask
 
     async def list(self, *, limit: int = 50, before: int | None = None, **chosen: Unpack[LogChoices]) -> list[LogEntry]:
         """The newest first; ``chosen`` are fields of `LogFilter`."""
-        narrowed = _log_params(chosen)
-        found: list[LogEntry] = []
-        while len(found) < limit:
-            size = min(PAGE, limit - len(found))
-            query = narrowed | {"limit": size, "before": found[-1].id if found else before}
-            params = {name: str(value) for name, value in query.items() if value is not None}
-            page, following = await self.ask(Request("GET", LOGS, params=params), read_logs)
-            found += page
-            if following is None:
-                break
-        return found
+        params = {**_log_params(chosen), "before": before}
+        return await read_pages(self.ask, LOGS, _read_logs, limit=limit, cursor="before", **params)
 
     async def counts(
         self, *, stretches: int = 24, slow_at_ms: float = SLOW_MS, **chosen: Unpack[LogChoices]
     ) -> tuple[LogCount, ...]:
         """How many searches there were in as many equal stretches of the time chosen, a day where none is."""
-        params = {"stretches": stretches, "slow_at_ms": slow_at_ms, **_log_params(chosen)}
-        given = {name: str(value) for name, value in params.items() if value is not None}
-        return tuple(await self.ask(Request("GET", f"{LOGS}/counts", params=given), values_of(LogCount)))
+        params = params_of(stretches=stretches, slow_at_ms=slow_at_ms, **_log_params(chosen))
+        return tuple(await self.ask(Request("GET", f"{LOGS}/counts", params=params), values_of(LogCount)))
 
     async def get(self, log_id: int) -> LogEntry:
         """One search: its parameters, results and times. Raises NotFound."""
-        entry: LogEntry = await self.ask(Request("GET", f"{LOGS}/{log_id}"), read_log)
-        return entry
+        return await self.ask(Request("GET", f"{LOGS}/{log_id}"), read_log)
 
     async def rate(self, log_id: int, feedback: Feedback) -> LogEntry:
         """Stores a person's feedback on an answer, in place of the earlier one. Raises NotFound."""
         body = {"rating": feedback.rating, "chunk_ids": list(feedback.chunk_ids), "comment": feedback.comment}
-        entry: LogEntry = await self.ask(Request("POST", f"{LOGS}/{log_id}/feedback", body, repeatable=True), read_log)
-        return entry
+        return await self.ask(Request("POST", f"{LOGS}/{log_id}/feedback", body, repeatable=True), read_log)
 
 
 def _log_params(chosen: LogChoices) -> dict[str, Any]:
-    times = {name: value.isoformat() for name in ("since", "until") if isinstance(value := chosen.get(name), datetime)}
-    flags = {name: "true" for name in ("zero", "degraded") if chosen.get(name)}
-    plain = {name: chosen.get(name) for name in ("slow_ms", "rating", "trace_id")}
-    return {"knowledge_base_id": chosen.get("knowledge_base"), **plain, **flags, **times}
+    given: dict[str, Any] = {**chosen}
+    return {"knowledge_base_id": given.pop("knowledge_base", None), **given}
+
+
+def _read_logs(data: Data) -> list[LogEntry]:
+    return [read_log(entry) for entry in data["list"]]
 
 
 def _both_weights(choices: SearchChoices) -> SearchChoices:

@@ -11,8 +11,7 @@ from qianxun.core.filters import EVERYTHING, written_filters
 from qianxun.core.ingest_types import DocumentListing, DocumentQuery
 from qianxun.core.types import DocumentState
 from qianxun.doors.client.connection import Request
-from qianxun.doors.client.payloads import values_of
-from qianxun.doors.client.registered import Ask
+from qianxun.doors.client.payloads import Ask, params_of, values_of
 
 EVERY_DOCUMENT: Final = DocumentQuery()
 
@@ -33,24 +32,17 @@ class ServiceContents:
         counted: bool = True,
     ) -> DocumentListing:
         """``after`` is what the last page gave as ``next``. The service counts in any case."""
-        params = _params(query) | {"limit": str(limit)} | ({"after": after} if after else {})
+        params = params_of(**_chosen(query), limit=limit, after=after)
         request = Request("GET", f"v1/knowledge-bases/{knowledge_base}/documents", params=params)
         return await self.ask(request, lambda data: _listing(data, counted))
 
 
-def _params(query: DocumentQuery) -> dict[str, str]:
+def _chosen(query: DocumentQuery) -> dict[str, Any]:
     if query.field:
         raise BadInput("field 与 value 不能经过服务", hint='写成 where=Eq("metadata.名称", 值)')
-    names = ("name", "status", "content_type", "suffix", "folder", "valid_on", "order")
-    params = {name: str(value) for name in names if (value := getattr(query, name))}
-    if query.access:
-        params["label"] = query.access
-    if query.where != EVERYTHING:
-        params["filters"] = json.dumps(written_filters(query.where))
-    for name in ("since", "until"):
-        if (moment := getattr(query, name)) is not None:
-            params[name] = moment.isoformat()
-    return params
+    names = ("name", "status", "content_type", "suffix", "folder", "valid_on", "order", "since", "until")
+    filters = "" if query.where == EVERYTHING else json.dumps(written_filters(query.where))
+    return {"label": query.access, "filters": filters, **{name: getattr(query, name) for name in names}}
 
 
 def _listing(data: Any, counted: bool) -> DocumentListing:

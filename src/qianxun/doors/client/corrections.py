@@ -10,10 +10,8 @@ from qianxun.core.codec.plain import plain
 from qianxun.core.evaluation_types import Case, EvaluationSet
 from qianxun.core.governance.corrections import ChangeFields, Correction, CorrectionKind, CorrectionQuery
 from qianxun.doors.client.connection import Request
-from qianxun.doors.client.payloads import page_of, read_saved_case, value_of, values_of
-from qianxun.doors.client.registered import Ask
+from qianxun.doors.client.payloads import Ask, params_of, read_pages, read_saved_case, value_of, values_of
 
-PAGE: Final = 500
 IMPORTED_AT_ONCE: Final = 1000
 EVERY: Final = CorrectionQuery()
 CORRECTION: Final = value_of(Correction)
@@ -49,19 +47,12 @@ class ServiceCorrections:
         self, knowledge_base: int, query: CorrectionQuery = EVERY, *, limit: int | None = None, after: int = 0
     ) -> list[Correction]:
         """By number; ``after`` is the one at which the last page ended."""
-        chosen = {name: value for name, value in plain(query).items() if value}
-        found: list[Correction] = []
-        following: int | None = after
-        while following is not None and (limit is None or len(found) < limit):
-            size = PAGE if limit is None else min(PAGE, limit - len(found))
-            params = {**chosen, "limit": str(size), "after": str(following)}
-            page, following = await self.ask(Request("GET", _path(knowledge_base), params=params), page_of(Correction))
-            found += page
-        return found
+        chosen = {**plain(query), "after": after}
+        return await read_pages(self.ask, _path(knowledge_base), values_of(Correction), limit=limit, **chosen)
 
     async def counts(self, knowledge_base: int) -> dict[str, int]:
         """How many there are in each state."""
-        request = Request("GET", _path(knowledge_base), params={"limit": "1"})
+        request = Request("GET", _path(knowledge_base), params=params_of(limit=1))
         return await self.ask(request, lambda data: dict(data["counts"]))
 
     async def get(self, knowledge_base: int, number: int) -> Correction:

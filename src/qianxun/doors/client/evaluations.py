@@ -11,8 +11,7 @@ from qianxun.core.codec.plain import plain
 from qianxun.core.evaluation_types import Case, CaseResult, EvaluationRun, EvaluationSet, RunComparison
 from qianxun.core.ports import nothing
 from qianxun.doors.client.connection import Request
-from qianxun.doors.client.payloads import Data, page_of, read_saved_case, value_of, values_of
-from qianxun.doors.client.registered import Ask
+from qianxun.doors.client.payloads import Ask, Data, read_pages, read_saved_case, value_of, values_of
 
 SETS = "v1/evaluation-sets"
 RUNS = "v1/evaluation-runs"
@@ -43,21 +42,15 @@ class ServiceEvaluations:
         await self.ask(Request("DELETE", f"{SETS}/{set_id}"), lambda _: None)
 
     async def cases(self, set_id: int) -> list[Case]:
-        found: list[Case] = []
-        after: int | None = 0
-        while after is not None:
-            params = {"limit": str(PAGE), "after": str(after)}
-            page, after = await self.ask(Request("GET", f"{SETS}/{set_id}/cases", params=params), page_of(Case))
-            found += page
-        return found
+        return await read_pages(self.ask, f"{SETS}/{set_id}/cases", values_of(Case), page=PAGE)
 
     async def add_cases(self, set_id: int, cases: Sequence[Case]) -> list[Case]:
         """A thousand at a time: all of these or none."""
         added: list[Case] = []
         for start in range(0, len(cases), PAGE):
             body = {"cases": [_written(one) for one in cases[start : start + PAGE]]}
-            page, _ = await self.ask(Request("POST", f"{SETS}/{set_id}/cases", body, repeatable=True), page_of(Case))
-            added += page
+            request = Request("POST", f"{SETS}/{set_id}/cases", body, repeatable=True)
+            added += await self.ask(request, values_of(Case))
         return added
 
     async def remove_case(self, set_id: int, case_id: int) -> None:

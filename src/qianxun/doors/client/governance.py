@@ -14,8 +14,7 @@ from qianxun.core.governance.receipts import Receipt, read_receipt
 from qianxun.core.governance.webhooks import Webhook
 from qianxun.doors.client.connection import Request
 from qianxun.doors.client.corrections import ServiceCorrections
-from qianxun.doors.client.payloads import segment, value_of, values_of
-from qianxun.doors.client.registered import Ask
+from qianxun.doors.client.payloads import Ask, params_of, segment, value_of, values_of
 
 BASES: Final = "v1/knowledge-bases"
 HOOKS: Final = "v1/webhooks"
@@ -63,7 +62,7 @@ class ServiceAccess:
         self, knowledge_base: int, *, label: str = "", limit: int = 100, after: str = ""
     ) -> tuple[DocumentAccess, ...]:
         """The documents that have labels, or this one, in the order of their ids."""
-        params = {"limit": str(limit)} | {name: value for name, value in (("label", label), ("after", after)) if value}
+        params = params_of(label=label, limit=limit, after=after)
         return await self.ask(Request("GET", f"{BASES}/{knowledge_base}/access", params=params), _access)
 
     async def labels(self, knowledge_base: int) -> dict[str, int]:
@@ -113,14 +112,11 @@ class ServiceAudit:
     async def list(
         self, *, knowledge_base: int | None = None, action: str = "", limit: int = 50, before: int | None = None
     ) -> list[AuditEntry]:
-        given = {"knowledge_base_id": knowledge_base, "action": action, "limit": limit, "before": before}
-        params = {name: str(value) for name, value in given.items() if value not in (None, "")}
-        request = Request("GET", "v1/audit", params=params)
-        return await self.ask(request, values_of(AuditEntry))
+        params = params_of(knowledge_base_id=knowledge_base, action=action, limit=limit, before=before)
+        return await self.ask(Request("GET", "v1/audit", params=params), values_of(AuditEntry))
 
     async def verify(self, head: str = "") -> AuditVerdict:
-        params = {"head": head} if head else {}
-        return await self.ask(Request("GET", "v1/audit/verify", params=params), value_of(AuditVerdict))
+        return await self.ask(Request("GET", "v1/audit/verify", params=params_of(head=head)), value_of(AuditVerdict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +134,7 @@ class ServiceReceipts:
         return await self._delete(f"{BASES}/{knowledge_base}", purge)
 
     async def _delete(self, path: str, purge: bool) -> Receipt:
-        request = Request("DELETE", path, params={"purge": "true"} if purge else {}, takes_long=purge)
+        request = Request("DELETE", path, params=params_of(purge=purge), takes_long=purge)
         receipt_id: str = await self.ask(request, lambda data: data["receipt"])
         return await self.get(receipt_id)
 
@@ -146,8 +142,7 @@ class ServiceReceipts:
         return await self.ask(Request("POST", f"v1/subjects/{segment(user_id)}/purge", {}, takes_long=True), _receipt)
 
     async def list(self, *, limit: int = 50, before: str = "") -> list[Receipt]:
-        params = {"limit": str(limit)} | ({"before": before} if before else {})
-        request = Request("GET", "v1/receipts", params=params)
+        request = Request("GET", "v1/receipts", params=params_of(limit=limit, before=before))
         return await self.ask(request, lambda data: [_receipt(one) for one in data["list"]])
 
     async def get(self, receipt_id: str) -> Receipt:

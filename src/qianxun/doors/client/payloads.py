@@ -5,21 +5,30 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 from qianxun.core.codec.plain import plain, read
-from qianxun.core.codec.wire import SHAPES, read_log
+from qianxun.core.codec.wire import SHAPES
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.evaluation_types import Case, EvaluationSet
 from qianxun.core.ingest_types import Labels
-from qianxun.core.log_types import LogEntry
 from qianxun.core.types import Accepted, Document
+from qianxun.doors.client.connection import Request
 
 T = TypeVar("T")
 Data = Mapping[str, Any]
+PAGE = 500  # of a list, that one request takes
+
+
+class Ask(Protocol):
+    """Sends a request and reads its answer."""
+
+    def __call__(self, request: Request, read: Callable[[Any], T]) -> Awaitable[T]: ...
+
 
 # ── sent ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -32,6 +41,17 @@ def segment(text: str) -> str:
         return quote(text, safe="").replace(".", "%2E")
     except UnicodeEncodeError as error:
         raise NotFound(f"没有编号为 {text!r} 的文档", hint="编号里有不成对的代理字符") from error
+
+
+def params_of(**given: Any) -> dict[str, str]:
+    """A query: what says nothing is left out."""
+    return {name: _text(value) for name, value in given.items() if value not in (None, "") and value is not False}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return "true" if value is True else str(value)
 
 
 def traced(trace_id: str) -> dict[str, str]:
@@ -90,9 +110,27 @@ def values_of(kind: type[T], field: str = "list") -> Callable[[Data], list[T]]:
     return lambda data: [read(kind, one, SHAPES) for one in data[field]]
 
 
-def page_of(kind: type[T]) -> Callable[[Data], tuple[list[T], int | None]]:
-    """Reads a page of such values, and where the next begins."""
-    return lambda data: (values_of(kind)(data), data["next"])
+async def read_pages(
+    ask: Ask,
+    path: str,
+    read: Callable[[Data], list[T]],
+    *,
+    limit: int | None = None,
+    page: int = PAGE,
+    cursor: str = "after",
+    **params: Any,
+) -> list[T]:
+    """A list that comes a page at a time, and no more than ``limit`` of it. ``cursor`` is the parameter that takes what
+    the last page gave as ``next``; a page may have fewer than were requested."""
+    found: list[T] = []
+    is_more = True
+    while is_more and (limit is None or len(found) < limit):
+        size = page if limit is None else min(page, limit - len(found))
+        request = Request("GET", path, params=params_of(limit=size, **params))
+        part, params[cursor] = await ask(request, lambda data: (read(data), data["next"]))
+        found += part
+        is_more = params[cursor] is not None
+    return found
 
 
 def read_saved_case(data: Data) -> tuple[EvaluationSet, Case]:
@@ -112,8 +150,3 @@ def read_sent(data: Data) -> Sent:
 
 def read_readiness(data: Data) -> Readiness:
     return Readiness(data["queue_depth"], data["unusable"])
-
-
-def read_logs(data: Data) -> tuple[list[LogEntry], int | None]:
-    """A page, and where the next begins: a service may give fewer than were requested."""
-    return [read_log(entry) for entry in data["list"]], data["next"]

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from qianxun.core.codec.wire import read_model
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.model_types import MODEL_TYPES, ModelTest, NewModel, UserModel
 from qianxun.doors.client.connection import Request
-from qianxun.doors.client.payloads import segment, value_of
+from qianxun.doors.client.payloads import Ask, segment, value_of
 
-T = TypeVar("T")
 Listed: TypeAlias = list[UserModel]
-
-
-class Ask(Protocol):
-    def __call__(self, request: Request, read: Callable[[Any], T]) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,14 @@ with open_blocking("./qianxun-data") as rag:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
-from qianxun.core.errors import BadInput
-from qianxun.core.layered_types import LayeredResult
-from qianxun.doors.frameworks.hybrid_retriever import GraphId, base_of, here
+from qianxun.core.layered_types import LayeredRecall, LayeredResult
+from qianxun.doors.frameworks.engine_loop import EngineReach, GraphId, base_of, two_forms
 from qianxun.engine.blocking import BlockingEngine, open_blocking
 from qianxun.engine.engine import Engine
 
-Kind: TypeAlias = Literal["search_texts", "search_tables"]
 _LABELS: Final = {
     "words": "命中",
     "coverage": "覆盖",
@@ -38,37 +36,25 @@ class LayeredRetriever:
     """``knowledge_base`` is a name or an id; without it, the only one there is. The forms with an ``a`` are awaited."""
 
     def __init__(self, rag: Engine | BlockingEngine, knowledge_base: GraphId | None = None) -> None:
-        self._rag = rag if isinstance(rag, BlockingEngine) else here(rag)
-        self._engine = rag.engine if isinstance(rag, BlockingEngine) else rag
+        self._reach = EngineReach(rag)
         self._base = knowledge_base
 
-    def search_texts(self, query: str, top_k: int | None = None) -> list[dict[str, Any]]:
+    async def _search_texts(self, query: str, top_k: int | None = None) -> list[dict[str, Any]]:
         """Prose by vector, by keywords where that gives too little, by related words where both do."""
-        return self._wait("search_texts", query, top_k)
+        return await self._found(self._reach.engine.search_texts, query, top_k)
 
-    def search_tables(self, query: str, top_k: int | None = None) -> list[dict[str, Any]]:
+    async def _search_tables(self, query: str, top_k: int | None = None) -> list[dict[str, Any]]:
         """Tables by structure, meaning, keywords, related words."""
-        return self._wait("search_tables", query, top_k)
+        return await self._found(self._reach.engine.search_tables, query, top_k)
 
-    async def asearch_texts(self, query: str, top_k: int | None = None) -> list[dict[str, Any]]:
-        return await self._join("search_texts", query, top_k)
+    search_texts, asearch_texts = two_forms(_search_texts)
+    search_tables, asearch_tables = two_forms(_search_tables)
 
-    async def asearch_tables(self, query: str, top_k: int | None = None) -> list[dict[str, Any]]:
-        return await self._join("search_tables", query, top_k)
-
-    async def _join(self, kind: Kind, query: str, top_k: int | None) -> list[dict[str, Any]]:
-        work = self._search(kind, query, top_k)
-        return await (work if self._rag is None else self._rag.join(work))
-
-    def _wait(self, kind: Kind, query: str, top_k: int | None) -> list[dict[str, Any]]:
-        if self._rag is None:
-            raise BadInput("不知道引擎在哪个事件循环里，没法阻塞等待", hint=f"请用 open_blocking，或改用 a{kind}")
-        return self._rag.run(self._search(kind, query, top_k), instead=f"a{kind}")
-
-    async def _search(self, kind: Kind, query: str, top_k: int | None) -> list[dict[str, Any]]:
-        base = await base_of(self._engine, self._base)
-        recall = await getattr(self._engine, kind)(base.id, query, top_k)
-        return [as_dict(result) for result in recall.results]
+    async def _found(
+        self, search: Callable[[int, str, int | None], Awaitable[LayeredRecall]], query: str, top_k: int | None
+    ) -> list[dict[str, Any]]:
+        base = await base_of(self._reach.engine, self._base)
+        return [as_dict(result) for result in (await search(base.id, query, top_k)).results]
 
 
 def search_texts(

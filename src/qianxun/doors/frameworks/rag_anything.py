@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from qianxun.core.answer_types import Answer
 from qianxun.core.errors import BadInput, BadSettings
 from qianxun.core.options import QueryMode
-from qianxun.doors.frameworks.hybrid_retriever import GraphId, base_of
+from qianxun.doors.frameworks.engine_loop import GraphId, base_of
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
 from qianxun.engine.shared import shared_engines

@@ -13,7 +13,7 @@ from qianxun.core.options import SearchOptions, choices_of
 from qianxun.core.types import Filter, Found, Recall
 from qianxun.doors.client import Client
 from qianxun.doors.frameworks.bridge import Call
-from qianxun.doors.frameworks.hybrid_retriever import base_of
+from qianxun.doors.frameworks.engine_loop import base_of
 from qianxun.engine.engine import Engine
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, Unpack
+from typing import Any, Final, Unpack
 
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.errors import BadInput
@@ -17,22 +17,12 @@ from qianxun.core.governance.corrections import (
     CorrectionQuery,
     NewCorrection,
 )
+from qianxun.engine.governance.host import Host
 from qianxun.records.governance import corrections
-
-if TYPE_CHECKING:
-    from qianxun.bases.base import OpenBase
 
 EVERY: Final = CorrectionQuery()
 DEFAULT_SET: Final = "常用问题"
 NOT_EXPORTED: Final = ("knowledge_base_id", "chunk_ids")
-
-
-class Host(Protocol):
-    """What is needed of an engine."""
-
-    @property
-    def tenant(self) -> str: ...
-    async def base(self, knowledge_base: int) -> OpenBase: ...
 
 
 @dataclass(frozen=True, slots=True)

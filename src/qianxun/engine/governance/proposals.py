@@ -5,7 +5,7 @@ Nothing changes the results by itself: a proposal waits until somebody applies i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection
 
@@ -15,6 +15,7 @@ from qianxun.core.governance.actor import current_actor
 from qianxun.core.governance.corrections import AUTHOR_LIMIT, Change, Correction, CorrectionKind, NewCorrection
 from qianxun.core.limits import PASSAGE_LIMIT
 from qianxun.core.log_types import LogEntry
+from qianxun.engine.governance.host import Host
 from qianxun.records import evaluations
 from qianxun.records.governance import corrections
 
@@ -22,12 +23,6 @@ if TYPE_CHECKING:
     from qianxun.bases.base import OpenBase
 
 MOST: Final = 10  # chunks of one rating that rules are proposed for
-
-
-class Host(Protocol):
-    """What is needed of an engine."""
-
-    async def base(self, knowledge_base: int) -> OpenBase: ...
 
 
 async def propose_rules(engine: Host, entry: LogEntry) -> list[Correction]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from qianxun.core.codec.command_line import quoted
 from qianxun.core.errors import BadInput, NotFound, ServiceUnavailable
+from qianxun.core.filters import read_scalar
 from qianxun.doors.cli.commands.governance.receipts import show_receipt
 from qianxun.doors.cli.i18n import Stopped, done, hint, out, print_folded, print_json, tr
 from qianxun.doors.cli.progress import AddProgress, bars, waiting
@@ -30,6 +30,7 @@ from qianxun.doors.cli.session import (
     find_document,
     no_document,
     session_of,
+    with_base,
     with_library,
 )
 from qianxun.doors.cli.views.drawing import label, minutes, place_of, printable
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from qianxun.core.governance.receipts import Receipt
     from qianxun.core.governance.validity import Validity
     from qianxun.core.ingest_types import Labels, Report
-    from qianxun.core.types import Chunk, DocumentState, MetadataValue
+    from qianxun.core.types import Chunk, DocumentState, KnowledgeBase, MetadataValue
     from qianxun.engine.admin.sync import Doubt, Dropped
 
 REMOVED_SHOWN = 20  # documents that --sync removed
@@ -202,16 +203,8 @@ def metadata_of(pairs: Sequence[str]) -> dict[str, MetadataValue]:
                 tr(f"元数据“{pair}”不是 名称=值 的形式", f"The metadata “{pair}” is not of the form K=V"),
                 hint=tr("例如 --meta 年份=2024", "For example --meta year=2024"),
             )
-        found[name.strip()] = _scalar(value)
+        found[name.strip()] = read_scalar(value)
     return found
-
-
-def _scalar(value: str) -> str | int | float | bool:
-    try:
-        read = json.loads(value)
-    except ValueError:
-        return value
-    return read if isinstance(read, str | int | float | bool) else value
 
 
 def described(report: Report, seconds: float) -> dict[str, object]:
@@ -346,15 +339,14 @@ def delete(
     """删除一个文档，立即生效，并给出凭证 · delete one document, at once, with a receipt"""
     session = session_of(context)
 
-    async def work(library: Library) -> tuple[DocumentState, Receipt]:
-        base = await find_base(library, kb, session.start)
+    async def work(library: Library, base: KnowledgeBase) -> tuple[DocumentState, Receipt]:
         found = await find_document(library, base, document, session.start)
         try:
             return found, await library.governance.receipts.delete(base.id, [found.doc_id], purge=purge)
         except NotFound:
             raise no_document(base, document, session.start) from None
 
-    deleted, receipt = with_library(session, work)
+    deleted, receipt = with_base(context, kb, work)
     if as_json:
         print_json({"deleted": deleted.doc_id, "receipt": receipt.id, "is_complete": receipt.is_complete})
         return
@@ -369,14 +361,12 @@ def delete(
 
 def show(context: typer.Context, document: DocumentArgument, kb: BaseOption, as_json: JsonFlag = False) -> None:
     """看一个文档和它的各块 · show a document and its chunks"""
-    session = session_of(context)
 
-    async def work(library: Library) -> tuple[DocumentState, list[Chunk]]:
-        base = await find_base(library, kb, session.start)
-        found = await find_document(library, base, document, session.start)
+    async def work(library: Library, base: KnowledgeBase) -> tuple[DocumentState, list[Chunk]]:
+        found = await find_document(library, base, document, session_of(context).start)
         return found, await library.chunks(base.id, found.doc_id)
 
-    state, chunks = with_library(session, work)
+    state, chunks = with_base(context, kb, work)
     if as_json:
         print_json({"document": asdict(state), "chunks": chunks})
         return

@@ -3,7 +3,6 @@ data folder, also while a service has it open."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from rich.table import Table
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.doors.cli.i18n import done, hint, print_json, tr
-from qianxun.doors.cli.session import JsonFlag, Session, expect_data, has_records, session_of, with_client
+from qianxun.doors.cli.session import JsonFlag, Session, expect_data, has_records, run_offline, session_of, with_client
 from qianxun.doors.cli.views.drawing import new_table
 
 if TYPE_CHECKING:
@@ -171,11 +170,7 @@ def _with_registry(
     from qianxun.engine.admin.models import open_registered
 
     with open_registered(settings, tenant) as registry:
-        return asyncio.run(_awaited(work(registry)))
-
-
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work
+        return run_offline(work(registry))
 
 
 def _read_key(key_file: str | None, no_key: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -10,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, warn
-from qianxun.doors.cli.session import JsonFlag, Session, expect_data, session_of, with_client
+from qianxun.doors.cli.session import JsonFlag, Session, expect_data, run_offline, session_of, with_client
 from qianxun.doors.cli.views.drawing import minutes, new_table
 
 if TYPE_CHECKING:
@@ -88,8 +87,4 @@ def _with_log(session: Session, work: Callable[[Any], Awaitable[T]]) -> T:
     settings = session.settings()
     expect_data(settings)
     with open_audit_log(settings) as log:
-        return asyncio.run(_awaited(work(log)))
-
-
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work
+        return run_offline(work(log))

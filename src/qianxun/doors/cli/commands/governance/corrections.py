@@ -17,16 +17,15 @@ from qianxun.doors.cli.session import (
     BaseOption,
     JsonFlag,
     Library,
-    find_base,
     find_document,
     session_of,
     with_base,
-    with_library,
 )
 from qianxun.doors.cli.views.drawing import minutes, new_table, visible
 
 if TYPE_CHECKING:
     from qianxun.core.governance.corrections import Correction
+    from qianxun.core.types import KnowledgeBase
 
 T = TypeVar("T")
 SHOWN = 40  # characters of a quote in a list
@@ -154,18 +153,16 @@ def add(
 ) -> None:
     _choice(kind, KINDS, "KIND")
     change = _change(kind, text, part or (), keyword or (), question or (), note, name, meta or (), like)
-    session = session_of(context)
 
-    async def work(library: Library) -> Correction:
-        base = await find_base(library, kb, session.start)
-        doc_id = (await find_document(library, base, doc, session.start)).doc_id if doc else ""
+    async def work(library: Library, base: KnowledgeBase) -> Correction:
+        doc_id = (await find_document(library, base, doc, session_of(context).start)).doc_id if doc else ""
         corrections: Any = library.governance.corrections
         made: Correction = await corrections.add(
             base.id, kind, chunk_id=chunks or (), doc_id=doc_id, author=by, **change
         )
         return made
 
-    _print(with_library(session, work), as_json)
+    _print(with_base(context, kb, work), as_json)
 
 
 def _change(

@@ -11,11 +11,12 @@ from rich.markup import escape
 
 from qianxun.core.errors import BadInput
 from qianxun.doors.cli.i18n import hint, out, print_json, tr
-from qianxun.doors.cli.session import JsonFlag, Library, NameArgument, find_base, session_of, with_library
+from qianxun.doors.cli.session import JsonFlag, Library, NameArgument, with_base
 from qianxun.doors.cli.views.drawing import label, minutes, new_table
 
 if TYPE_CHECKING:
-    from qianxun.core.ingest_types import DocumentListing, DocumentQuery
+    from qianxun.core.ingest_types import DocumentListing
+    from qianxun.core.types import KnowledgeBase
 
 
 class Order(StrEnum):
@@ -50,7 +51,6 @@ def documents(
     from qianxun.core.ingest_types import DocumentQuery
     from qianxun.doors.cli.option_flags import where_of
 
-    session = session_of(context)
     query = DocumentQuery(
         name=name,
         status=status,
@@ -62,16 +62,15 @@ def documents(
         since=_moment("--since", since),
         until=_moment("--until", until),
     )
-    found = with_library(session, lambda library: _page(library, session.start, kb, query, limit, after))
+
+    async def work(library: Library, base: KnowledgeBase) -> DocumentListing:
+        return await library.contents.page(base.id, query, limit=limit, after=after, counted=True)
+
+    found = with_base(context, kb, work)
     if as_json:
         print_json({"total": found.total, "documents": found.documents, "next": found.next or None})
         return
     _show(found)
-
-
-async def _page(library: Library, start: str, kb: str, query: DocumentQuery, limit: int, after: str) -> DocumentListing:
-    base = await find_base(library, kb, start)
-    return await library.contents.page(base.id, query, limit=limit, after=after, counted=True)
 
 
 def _moment(flag: str, text: str) -> datetime | None:

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.servers import child_environment
+
 HOST: Final = "127.0.0.1"
 START_SECONDS: Final = 60.0
 
@@ -50,10 +52,11 @@ class LightServer:
         port_file.unlink(missing_ok=True)
         with (self.folder / "log").open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "qianxun.testing.milvus", str(self.folder), str(self.port)],
+                [sys.executable, "-m", "tests.servers.milvus", str(self.folder), str(self.port)],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
+                env=child_environment(),
             )
         until = time.monotonic() + START_SECONDS
         while not port_file.exists():

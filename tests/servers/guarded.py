@@ -27,6 +27,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from tests.servers import child_environment
+
 LONGEST_SOCKET = 100  # bytes; the kernels allow 103 to 107
 START_SECONDS = 60.0
 SETTLING_SECONDS = 120.0  # a folder younger than this may not have its locks yet
@@ -130,9 +132,15 @@ def _see_that_it_runs(kind: type[AnyServer], folder: Path) -> None:
 
 def _start_guard(kind: type[AnyServer], folder: Path) -> None:
     with (folder / "guard.log").open("wb") as log:
-        command = [sys.executable, "-m", "qianxun.testing.guarded", kind.__module__, str(folder)]
+        command = [sys.executable, "-m", "tests.servers.guarded", kind.__module__, str(folder)]
         guarding = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd="/",
+            env=child_environment(),
         )
     give_up = time.monotonic() + START_SECONDS
     while not (folder / "ready").exists() and not (folder / "failed").exists():
