@@ -59,7 +59,7 @@ test: $(VENV)/.dev
 
 # What is compiled is kept, even where the environment says otherwise: the tests start hundreds of processes.
 tests: $(VENV)/.dev
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -22,7 +22,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from qianxun.models import card
 from qianxun.models.local.embedding import LocalEmbedding
@@ -44,6 +43,8 @@ def read_passages(path: Path, count: int) -> list[str]:
 
 
 def bare_session(folder: Path, name: str, threads: int) -> Any:
+    import onnxruntime  # it starts threads: the tests read this module in a process that forks
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     path = str(folder / card(name).weights.path)

@@ -20,7 +20,6 @@ What the tests write lies in memory where the machine lends some (see `lent_memo
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import logging
 import os
@@ -37,6 +36,7 @@ import pytest
 from qianxun.records.database.open import open_database, sqlite_url
 from tests import lent_memory, preloaded
 from tests.compiled_statements import share_compiled_statements
+from tests.forked_workers import ForkedWorkers
 from tests.hypothesis_settings import load_profile
 from tests.integration.emptied import empty
 from tests.servers import milvus as light_milvus
@@ -50,11 +50,13 @@ from tests.servers.postgres import (
     shared_server,
     unavailable,
 )
+from tests.shared_parsers import share_parsers
 
 POSTGRES_URL = os.environ.get("QIANXUN_TEST_POSTGRES_URL", "")
 MYSQL_URL = os.environ.get("QIANXUN_TEST_MYSQL_URL", "")
 MILVUS_ADDRESS = os.environ.get("QIANXUN_TEST_MILVUS", "")
 TESTS = Path(__file__).resolve().parent
+FORKED = "forked_workers"
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or uuid.uuid4().hex
 
 
@@ -121,7 +123,8 @@ LONG = (
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None) and sys.platform == "linux":  # elsewhere libraries may not bear a fork
-        config.option.tx = [preloaded.worker_specification()] * len(config.option.tx)
+        config.pluginmanager.register(ForkedWorkers(len(config.option.tx), share_parsers), FORKED)
+        config.option.tx, config.option.dist = [], "no"
     if config.option.basetemp is None and lent_memory.is_there():  # a worker is given a folder in that of the run
         until_the_end = ExitStack()
         config.option.basetemp = str(until_the_end.enter_context(lent_memory.lent_folder()))
@@ -131,12 +134,10 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)  # after hypothesis has read its options
 def pytest_configure(config: pytest.Config) -> None:
     share_compiled_statements()
-    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):  # whoever runs tests
-        from tests.shared_parsers import share_parsers
-
-        share_parsers()
-    else:
+    if config.pluginmanager.has_plugin(FORKED):
         preloaded.start()  # one for all workers; without workers the first test that wants it starts it
+    else:
+        share_parsers()
     load_profile()  # before any test is read: a test takes over the defaults of that moment
     # A shell starts background jobs with SIGINT ignored, and ignored signals are inherited: children that a test
     # interrupts would never notice. A handler of ours becomes the default action again in whatever we start.
@@ -168,14 +169,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """What is read stays until the end: the collector looks through it once, neither while it grows nor whenever it
     runs later. A third of the time that reading takes, and an eighth of the tests'. Later it runs a thirtieth as often
-    as by default, where it took another eighth.
-
-    One worker at a time: what the first one compiles, half of the work on a fresh checkout, the others find."""
+    as by default, where it took another eighth."""
     gc.disable()
     try:
-        with Path(__file__).open() as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            return (yield)
+        return (yield)
     finally:
         gc.collect()
         gc.freeze()

@@ -1,7 +1,5 @@
 """Python processes that begin with the service and the command line already imported.
 
-The workers of a run are forked as well (`worker_specification`): to import what the tests do takes each four seconds.
-
 Many tests are about another process: a service or a command that is interrupted, killed, or works beside others. To
 import what it runs takes each of them a second of processor time. Here one process of a test run imports it and forks
 for every start (`preloaded_parent`). `Popen` and `run` are those of `subprocess`, for commands of `sys.executable` with
@@ -18,7 +16,6 @@ import errno
 import json
 import os
 import select
-import shlex
 import shutil
 import socket
 import subprocess
@@ -36,11 +33,8 @@ def start() -> None:
     """The forking process, which ends with this one, unless there is one in this run. Returns before it is ready."""
     if ADDRESS in os.environ:
         return
-    folder = tempfile.mkdtemp(prefix="qx-preloaded-")
-    os.environ[ADDRESS] = f"{folder}/socket"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(os.environ[ADDRESS])
-        listener.listen(64)
+    folder, listener = _listen()
+    with listener:
         command = [sys.executable, "-m", "tests.preloaded_parent", str(listener.fileno())]
         parent = subprocess.Popen(
             command,
@@ -52,8 +46,40 @@ def start() -> None:
     atexit.register(_end, parent, folder)
 
 
+def fork() -> socket.socket | None:
+    """As `start`, from this process, which has imported what it takes. In the forked one: where it listens."""
+    folder, listener = _listen()
+    its_input, ours = os.pipe()
+    number = os.fork()
+    if number == 0:
+        os.setsid()
+        os.dup2(its_input, 0)
+        os.closerange(3, listener.fileno())  # also what whoever has started the tests left open
+        os.closerange(listener.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+        return listener
+    listener.close()
+    os.close(its_input)
+    atexit.register(_end_forked, number, ours, folder)
+    return None
+
+
+def _listen() -> tuple[str, socket.socket]:
+    folder = tempfile.mkdtemp(prefix="qx-preloaded-")
+    os.environ[ADDRESS] = f"{folder}/socket"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(os.environ[ADDRESS])
+    listener.listen(64)
+    return folder, listener
+
+
 def _end(parent: subprocess.Popen[bytes], folder: str) -> None:
     parent.communicate()  # its input has an end: so has it
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_forked(number: int, its_input: int, folder: str) -> None:
+    os.close(its_input)
+    os.waitpid(number, 0)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -121,11 +147,6 @@ class Popen(subprocess.Popen[Any]):
         return self.returncode
 
 
-def worker_specification() -> str:
-    """For ``--tx`` of pytest-xdist: a worker of the run that is forked, too."""
-    return f"popen//python={shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__)))}"
-
-
 def run(
     command: Sequence[str | Path],
     *,
@@ -147,7 +168,3 @@ def run(
     if check:
         done.check_returncode()
     return done
-
-
-if __name__ == "__main__":  # in the place of a Python with these arguments
-    sys.exit(Popen([sys.executable, *sys.argv[1:]]).wait())

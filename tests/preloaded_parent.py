@@ -30,8 +30,8 @@ IMPORTED = (
     "qianxun.engine.engine",
     "qianxun.index.embedded.index",
 )
-# What test modules import, each of the workers of a run once. Nothing that starts threads, as onnxruntime does, and
-# no package with a plug-in of pytest, which wants to import that by itself.
+# What test modules import. Nothing that starts threads, as onnxruntime does, and no package with a plug-in of pytest,
+# which wants to import that by itself.
 IMPORTED_BY_TESTS = (
     "alembic.command",
     "axe_playwright_python.sync_playwright",
@@ -59,6 +59,7 @@ def load() -> None:
 
 def serve(listener: socket.socket) -> dict[str, Any] | None:
     """Returns None at the end, and in every forked process what this one has to run."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever has started the tests may ignore it
     ended, ends = os.pipe()
     os.set_blocking(ends, False)
     signal.set_wakeup_fd(ends)
@@ -142,7 +143,6 @@ def run(order: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever has started the tests may ignore it
     load()
     order = serve(socket.socket(fileno=int(sys.argv[1])))
     if order is not None:

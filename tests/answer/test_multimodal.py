@@ -35,8 +35,9 @@ from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.question.kinds import without_pointing
 from tests.models.chat_service import Reply, chat_service
+from tests.shared import needs_ocr
 
-pytest.importorskip("rapidocr")
+pytestmark = needs_ocr
 
 
 @dataclass

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.shared import DATA, needs_data
+from tests.shared import DATA, needs_data, needs_ocr
 
 from qianxun.core.types import Paragraph, Table, TableBlock
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
 
-pytest.importorskip("rapidocr")
 LIMITS = ParseLimits()
 PICTURES = DATA / "ingest/images_tables"
 OFFICE = DATA / "ingest/office_pdf"
-pytestmark = needs_data
+pytestmark = [needs_data, needs_ocr]
 
 
 def table_in(name: str) -> Table:
