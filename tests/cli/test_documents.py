@@ -195,6 +195,18 @@ def test_files_are_left_out_by_patterns_and_an_ignore_file(handbook: Run, tmp_pa
     assert "UTF-8" in refused.json["refused"][0]["reason"]
 
 
+def test_a_purged_document_is_not_brought_back_by_the_folder_it_came_from(handbook: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "宝石"
+    folder.mkdir()
+    for name in ("琥珀.txt", "翡翠.txt"):
+        (folder / name).write_text(f"{name} 说的是宝石。", "utf-8")
+    handbook("add", folder, "--kb", "手册", "--sync")
+    assert handbook("delete", "琥珀.txt", "--kb", "手册", "--purge").code == 0
+    report = handbook("add", folder, "--kb", "手册", "--sync", "--json").json
+    assert (report["added"], [Path(path).name for path in report["deleted"]]) == (0, ["琥珀.txt"])
+    assert handbook("add", folder, "--kb", "手册", "--sync", "--restore", "--json").json["added"] == 1
+
+
 def test_a_deleted_document_stays_deleted_until_it_is_taken_back(handbook: Run, tmp_path: Path) -> None:
     folder = tmp_path / "资料"
     folder.mkdir()
