@@ -194,7 +194,6 @@ def test_whatever_a_stranger_writes_into_a_file_is_refused_and_leaves_nothing(tm
                 file.write_bytes(signed(lines))
                 with pytest.raises((Refused, BadInput)):
                     await asyncio.wait_for(import_base(engine, file, name=f"新{number}"), 20)
-                    pytest.fail(f"taken: {str(lines)[:2000]}")
                 assert [base.id for base in await engine.knowledge_bases()] == [kb], lines
             file.write_bytes(signed([head, line]))
             assert (await import_base(engine, file, name="对的")).documents == 1

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 QUERY_SHOWN = 24
 LIMIT = 50
+MOMENT = "%m-%d %H:%M:%S"
 
 # ── logs ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -116,18 +117,21 @@ def _nothing(zero: bool, slow_ms: float | None) -> str:
 def _table(found: Sequence[LogEntry], names: dict[int, str]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column(tr("编号", "id"), no_wrap=True, min_width=len(str(found[0].id)))
-    for title in (tr("时间", "time"), tr("知识库", "base")):
-        table.add_column(title, no_wrap=True)
+    table.add_column(tr("时间", "time"), no_wrap=True, min_width=len(f"{found[0].created_at:{MOMENT}}"))
+    table.add_column(tr("知识库", "base"), no_wrap=True)
     table.add_column(tr("查询", "query"), no_wrap=True, overflow="ellipsis")
     table.add_column(tr("方式", "mode"), no_wrap=True, min_width=max(len(entry.mode) for entry in found))
     table.add_column(tr("层级", "tier"), no_wrap=True)
-    for title in (tr("结果", "results"), tr("毫秒", "ms")):
-        table.add_column(title, no_wrap=True, justify="right")
+    for title, figures in (
+        (tr("结果", "results"), [len(entry.results) for entry in found]),
+        (tr("毫秒", "ms"), [round(entry.time_cost_ms) for entry in found]),
+    ):  # a figure that is cut off is another figure
+        table.add_column(title, no_wrap=True, justify="right", min_width=max(4, len(str(max(figures)))))
     table.add_column("", no_wrap=True)
     for entry in found:
         table.add_row(
             str(entry.id),
-            f"{entry.created_at.astimezone():%m-%d %H:%M:%S}",
+            f"{entry.created_at.astimezone():{MOMENT}}",
             Text(names.get(entry.knowledge_base_id, str(entry.knowledge_base_id))),
             Text(_cut(entry.query)),
             entry.mode,
