@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from qianxun.core.errors import AlreadyThere, BadInput, Refused
 from qianxun.core.graph_types import Alias
@@ -26,6 +27,7 @@ from qianxun.engine.admin.transfer_file import Limits
 from qianxun.engine.engine import Engine
 from qianxun.records import graph
 from qianxun.records.governance import access
+from qianxun.records.schema import KnowledgeBaseRow
 from tests.http.asking import asking
 from tests.indexing.opened import opened
 
@@ -197,6 +199,26 @@ def test_whatever_a_stranger_writes_into_a_file_is_refused_and_leaves_nothing(tm
                 assert [base.id for base in await engine.knowledge_bases()] == [kb], lines
             file.write_bytes(signed([head, line]))
             assert (await import_base(engine, file, name="对的")).documents == 1
+
+    asyncio.run(work())
+
+
+def test_a_base_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, LIBRARY)
+            await export_base(engine, kb, tmp_path / "base")
+            underway: list[list[str]] = []
+
+            def watch(_: int) -> None:  # what one finds after a kill at this moment
+                with engine.records.reading() as tx:
+                    underway.append(list(tx.execute(select(KnowledgeBaseRow.name)).scalars()))
+
+            made = await import_base(engine, tmp_path / "base", name="新", watch=watch)
+            assert all("新" not in names and any("导入未完成" in name for name in names) for names in underway)
+            assert underway
+            assert made.knowledge_base.name == "新"
+            assert sorted(base.name for base in await engine.knowledge_bases()) == ["医保", "新"]
 
     asyncio.run(work())
 

@@ -18,6 +18,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from qianxun.core.codec.typed import fits, read_typed
 from qianxun.core.errors import BadInput, Refused
 from qianxun.core.governance.corrections import QUESTION_ORIGIN, Correction, CorrectionQuery
 from qianxun.core.graph_types import Alias, Facts
-from qianxun.core.limits import MIB
+from qianxun.core.limits import MIB, NAME_LIMIT
 from qianxun.core.model_types import is_ref
 from qianxun.core.ports import nothing
 from qianxun.core.system.durable import sync
@@ -50,7 +51,7 @@ from qianxun.engine.admin.transfer_file import FORMAT, OWN, Limits, checked, lin
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.sections import LOGS, SECTIONS
 from qianxun.indexing.prepare import embedded
-from qianxun.records import documents, graph, tables
+from qianxun.records import bases, documents, graph, tables
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.disk_errors import is_disk_full
 from qianxun.records.governance import access, audit, corrections
@@ -270,15 +271,19 @@ async def import_base(
     head, number, chunks = await asyncio.to_thread(checked, file, limits, VERSION, known)
     chosen = (head["embedding_model"] or "none") if model is None else model
     config = {key: value for key, value in head["config"].items() if key != "user_id" and not _is_registered(value)}
-    base = await engine.create_knowledge_base(name or head["name"], model=chosen, kind=head["kind"], config=config)
+    wanted = await engine.records.read(lambda tx: bases.free_name(tx, name or head["name"], engine.tenant))
+    # Under another name until it is whole: what a killed process leaves is not taken for the base.
+    unfinished = f"{wanted[: NAME_LIMIT - 30]}（导入未完成 {token_hex(3)}）"
+    base = await engine.create_knowledge_base(unfinished, model=chosen, kind=head["kind"], config=config)
     try:
         await asyncio.to_thread(_store, await engine.base(base.id), file, limits, head, watch)
         engine.wake()
         await engine.drain(base.id)
+        whole = await engine.rename(base.id, wanted)
     except BaseException:
         await asyncio.shield(engine.delete_knowledge_base(base.id))
         raise
-    return Transferred(base, number, chunks)
+    return Transferred(whole, number, chunks)
 
 
 def _is_registered(value: Any) -> bool:

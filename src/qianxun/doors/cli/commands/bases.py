@@ -288,8 +288,8 @@ def _listing(documents: Sequence[DocumentState]) -> Table:
 def _reason(one: DocumentState) -> str:
     """Begins with the file's name, as readers of files write it; the path says which of several it is."""
     reason = one.reason[:REASON_SHOWN].removeprefix(f"{one.name}：")
-    kept = tr("（前一版仍检索得到）", " (an earlier version is still found)") if one.served else ""
-    return f"{path_of(one)}：{reason}{kept if one.status == 'failed' else ''}"
+    earlier = tr("（前一版仍检索得到）", " (an earlier version is still found)") if one.served else ""
+    return f"{path_of(one)}：{reason}{earlier if one.status == 'failed' else ''}"
 
 
 # ── configuration ────────────────────────────────────────────────────────────────────────────────
