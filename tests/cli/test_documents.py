@@ -195,6 +195,44 @@ def test_files_are_left_out_by_patterns_and_an_ignore_file(handbook: Run, tmp_pa
     assert "UTF-8" in refused.json["refused"][0]["reason"]
 
 
+def test_files_of_one_name_are_listed_and_chosen_by_their_paths(handbook: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "部门"
+    for name in ("人事", "教务"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "index.md").write_text(f"# {name}\n\n{name}的分机是 8102。", "utf-8")
+    handbook("add", folder, "--kb", "手册")
+    listed = handbook("kb", "show", "手册").out
+    assert "部门/人事/index.md" in listed
+    assert "部门/教务/index.md" in listed
+    for path in ("人事/index.md", "部门/人事/index.md"):
+        assert "人事的分机" in handbook("show", path, "--kb", "手册").out
+    refused = handbook("show", "index.md", "--kb", "手册")
+    assert (refused.code, "路径" in refused.err) == (2, True)
+    assert handbook("show", "事/index.md", "--kb", "手册").code == 2  # a part of a folder's name is not a folder
+    assert handbook("delete", "教务/index.md", "--kb", "手册").code == 0
+    assert "教务/index.md" not in handbook("kb", "show", "手册").out
+
+
+def test_the_reason_of_a_file_that_could_not_be_read_is_shown_whole(handbook: Run, tmp_path: Path) -> None:
+    bad = tmp_path / "一份名称相当长的季度经营分析报告（最终版）.exe"
+    bad.write_bytes(b"MZ" + bytes(100))
+    handbook("add", bad, "--kb", "手册")
+    shown = handbook("kb", "show", "手册").out
+    assert f"{bad.name}：不支持的文件类型 .exe　可以放入 TXT、Markdown、HTML" in shown
+
+
+def test_a_purged_document_is_not_brought_back_by_the_folder_it_came_from(handbook: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "宝石"
+    folder.mkdir()
+    for name in ("琥珀.txt", "翡翠.txt"):
+        (folder / name).write_text(f"{name} 说的是宝石。", "utf-8")
+    handbook("add", folder, "--kb", "手册", "--sync")
+    assert handbook("delete", "琥珀.txt", "--kb", "手册", "--purge").code == 0
+    report = handbook("add", folder, "--kb", "手册", "--sync", "--json").json
+    assert (report["added"], [Path(path).name for path in report["deleted"]]) == (0, ["琥珀.txt"])
+    assert handbook("add", folder, "--kb", "手册", "--sync", "--restore", "--json").json["added"] == 1
+
+
 def test_a_deleted_document_stays_deleted_until_it_is_taken_back(handbook: Run, tmp_path: Path) -> None:
     folder = tmp_path / "资料"
     folder.mkdir()

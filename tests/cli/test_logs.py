@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from qianxun.core.log_types import LogEntry
+from qianxun.doors.cli.commands.logs import _table
 from qianxun.engine.admin.replay import changes
 from qianxun.engine.engine import Engine
 from qianxun.retrieve.recall_cache import replaying
@@ -131,3 +137,13 @@ def test_changes_name_what_came_went_moved_and_was_scored_anew() -> None:
     found = [(each["chunk_id"], each["change"], each["rank_then"], each["rank_now"]) for each in changes(then, now)]
     assert found == [("丙", "moved", 3, 2), ("戊", "came", None, 3), ("丁", "rescored", 4, 4), ("乙", "went", 2, None)]
     assert changes(then, then) == []
+
+
+def test_no_figure_is_cut_off_in_a_narrow_terminal() -> None:
+    moment = datetime(2026, 11, 18, 16, 28, 7, tzinfo=UTC)
+    results = tuple((f"c_1_{number}", 0.5) for number in range(100))
+    long = LogEntry(1, "退休职工三级医院住院起付标准是多少", {}, results, 12345, moment, "ask:mix", "document")
+    console = Console(width=80, file=StringIO())
+    console.print(_table([replace(long, id=100234)], {1: "一个名称很长很长的知识库"}, 80))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert {"100234", "12345", "100", f"{moment.astimezone():%H:%M:%S}"} <= set(shown.split())

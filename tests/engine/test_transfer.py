@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 import json
 import random
+import tracemalloc
+from base64 import b64encode
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from qianxun.core.errors import AlreadyThere, BadInput, Refused
 from qianxun.core.graph_types import Alias
+from qianxun.core.limits import MIB
 from qianxun.core.log_types import Feedback
 from qianxun.core.types import Document, QAPair, Recall
 from qianxun.engine.admin.evaluation_sets import Evaluations
 from qianxun.engine.admin.transfer import clone_base, export_base, import_base
+from qianxun.engine.admin.transfer_file import Limits
 from qianxun.engine.engine import Engine
 from qianxun.records import graph
 from qianxun.records.governance import access
+from qianxun.records.schema import KnowledgeBaseRow
 from tests.http.asking import asking
 from tests.indexing.opened import opened
 
@@ -131,6 +139,105 @@ def test_a_damaged_file_is_refused_and_leaves_nothing(tmp_path: Path, how: str) 
             file.write_bytes(damaged(lines, how))
             with pytest.raises(Refused):
                 await import_base(engine, file, name="新")
+            assert [base.id for base in await engine.knowledge_bases()] == [kb]
+
+    asyncio.run(work())
+
+
+def signed(lines: list[Any]) -> bytes:
+    """As a stranger writes it, who can count and hash as well as we do."""
+    data = b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines)
+    number = sum("document" in line for line in lines if isinstance(line, dict))
+    last = {"documents": number, "chunks": 1, "sha256": hashlib.sha256(data).hexdigest()}
+    return gzip.compress(data + json.dumps(last).encode() + b"\n")
+
+
+STRANGE_HEADS: list[dict[str, Any]] = [
+    {"version": None}, {"version": "9"}, {"sections": [1]}, {"sections": {"logs": "x"}}, {"config": None},
+    {"config": [1]}, {"kind": 7}, {"embedding_model": 5}, {"name": 5}, {"dimension": "x"},
+]  # fmt: skip
+STRANGE_DOCUMENTS: list[dict[str, Any]] = [
+    {"document": {}}, {"document": "x"}, {"pieces": "x"}, {"generation": "x"}, {"generation": 2**70},
+    {"generation": -5}, {"fingerprint": {"a": 1}}, {"vectors": "AAA="}, {"vectors": "%%%"}, {"vectors": 5},
+    {"vectors": b64encode(bytes(12)).decode()}, {"vectors": b64encode(b"\xff" * 4 * 8).decode()},
+    {"facts": [[99, "o", "d", {}]]}, {"questions": [["q", "a", 99, "given"]], "question_vectors": None},
+    {"questions": [[1, None, 0, "given"]], "question_vectors": None},
+]  # fmt: skip
+STRANGE_FIELDS: list[dict[str, Any]] = [
+    {"id": "a\0b"}, {"id": 5}, {"id": "x" * 5000}, {"content": None}, {"metadata": "x"},
+    {"tags": [1]}, {"name": "\ud800"}, {"format": "exe"},
+]  # fmt: skip
+STRANGE_PIECES: list[dict[str, Any]] = [{"start": -5}, {"end": 10**30}, {"body": None}, {"kind": "xx"}, {"page": "x"}]
+STRANGE_LINES: list[Any] = [
+    {"section": "zzz", "row": 1}, {"section": "logs", "row": {}}, {"section": "evaluation", "row": 5},
+    {"section": "access_rules", "row": {"prefix": 5, "labels": "x"}}, {"correction": {"id": "x"}}, {"alias": {}},
+    {"alias": {"name": 1, "alias": 2}}, {"section": "graph_summaries", "row": {"model": 1}},
+    b'{"document":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
+]  # fmt: skip
+
+
+def strange_files(head: dict[str, Any], line: dict[str, Any]) -> Iterator[list[Any]]:
+    yield from ([{**head, **strange}, line] for strange in STRANGE_HEADS)
+    yield from ([head, {**line, **strange}] for strange in STRANGE_DOCUMENTS)
+    yield from ([head, {**line, "document": {**line["document"], **strange}}] for strange in STRANGE_FIELDS)
+    yield from ([head, {**line, "pieces": [{**line["pieces"][0], **strange}]}] for strange in STRANGE_PIECES)
+    yield from ([head, strange, line] for strange in STRANGE_LINES)
+
+
+def test_whatever_a_stranger_writes_into_a_file_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, [Document("手册", "住院报销比例为 85%。", name="手册")])
+            file = tmp_path / "base"
+            await export_base(engine, kb, file)
+            head, line, _ = map(json.loads, gzip.decompress(file.read_bytes()).splitlines())
+            assert len(line["pieces"]) == 1
+            for number, lines in enumerate(strange_files(head, line)):
+                file.write_bytes(signed(lines))
+                with pytest.raises((Refused, BadInput)):
+                    await asyncio.wait_for(import_base(engine, file, name=f"新{number}"), 20)
+                assert [base.id for base in await engine.knowledge_bases()] == [kb], lines
+            file.write_bytes(signed([head, line]))
+            assert (await import_base(engine, file, name="对的")).documents == 1
+
+    asyncio.run(work())
+
+
+def test_a_base_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, LIBRARY)
+            await export_base(engine, kb, tmp_path / "base")
+            underway: list[list[str]] = []
+
+            def watch(_: int) -> None:  # what one finds after a kill at this moment
+                with engine.records.reading() as tx:
+                    underway.append(list(tx.execute(select(KnowledgeBaseRow.name)).scalars()))
+
+            made = await import_base(engine, tmp_path / "base", name="新", watch=watch)
+            assert all("新" not in names and any("导入未完成" in name for name in names) for names in underway)
+            assert underway
+            assert made.knowledge_base.name == "新"
+            assert sorted(base.name for base in await engine.knowledge_bases()) == ["医保", "新"]
+
+    asyncio.run(work())
+
+
+def test_a_small_file_that_unpacks_to_much_is_refused_before_it_is_in_memory(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, LIBRARY[:1])
+            file = tmp_path / "base"
+            await export_base(engine, kb, file)
+            head = gzip.decompress(file.read_bytes()).splitlines(keepends=True)[0]
+            for bomb in (b"a" * 60 * MIB, b'{"alias":1}\n' * 4_000_000):
+                file.write_bytes(gzip.compress(head + bomb))
+                del bomb
+                tracemalloc.start()
+                with pytest.raises(Refused, match="过大"):
+                    await import_base(engine, file, name="新", limits=Limits(4 * MIB, expansion=20.0))
+                assert tracemalloc.get_traced_memory()[1] < 30 * MIB
+                tracemalloc.stop()
             assert [base.id for base in await engine.knowledge_bases()] == [kb]
 
     asyncio.run(work())

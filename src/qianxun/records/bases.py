@@ -74,7 +74,7 @@ def create(
     """A new, empty knowledge base. Its name is the only one of its kind within the tenant."""
     if kind not in KINDS:
         raise BadInput(f"没有种类为 {storable(kind)[:80]!r} 的知识库", hint=f"可用：{'、'.join(KINDS)}")
-    name = _free_name(tx, name, check_tenant(tenant))
+    name = free_name(tx, name, check_tenant(tenant))
     (number,) = allocate(tx, "knowledge_base", 1)
     now = datetime.now(UTC)
     config = dict(config or {})
@@ -97,7 +97,7 @@ def create(
     return get(tx, number, tenant=tenant)
 
 
-def _free_name(tx: Connection, name: str, tenant: str, but: int = 0) -> str:
+def free_name(tx: Connection, name: str, tenant: str, but: int = 0) -> str:
     """The name as it is stored. Raises AlreadyThere when a base of the tenant ``but`` that one has it."""
     name = name.strip()
     if not name or len(name) > NAME_LIMIT or not name.isprintable():
@@ -176,7 +176,7 @@ def tenants(tx: Connection, knowledge_bases: Iterable[int]) -> dict[int, str]:
 def rename(tx: Connection, knowledge_base: int, name: str, *, tenant: str) -> KnowledgeBase:
     """Gives a base another name; nothing else changes."""
     before = get(tx, knowledge_base, tenant=tenant).name
-    _change(tx, knowledge_base, tenant, name=_free_name(tx, name, tenant, knowledge_base))
+    _change(tx, knowledge_base, tenant, name=free_name(tx, name, tenant, knowledge_base))
     audit.append(tx, "", "base.rename", name, tenant=tenant, knowledge_base=knowledge_base, details={"before": before})
     return get(tx, knowledge_base, tenant=tenant)
 
@@ -189,7 +189,7 @@ def move(tx: Connection, knowledge_base: int, to: str, *, tenant: str) -> Knowle
     base = get(tx, knowledge_base, tenant=tenant)
     if check_tenant(to) == tenant:
         raise BadInput(f"知识库“{base.name}”已经属于租户“{to}”", hint="写另一个租户")
-    _free_name(tx, base.name, to)
+    free_name(tx, base.name, to)
     _change(tx, knowledge_base, tenant, tenant=to)
     for whose in (tenant, to):  # both have it in their log
         audit.append(tx, "", "base.move", to, tenant=whose, knowledge_base=knowledge_base, details={"from": tenant})

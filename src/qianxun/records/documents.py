@@ -97,7 +97,7 @@ class Head:
     @property
     def is_withdrawn(self) -> bool:
         """Whether people deleted it: a folder that is followed does not bring it back."""
-        return self.status == "deleted" and self.reason == WITHDRAWN
+        return self.status == "deleted" and (self.is_purged or self.reason == WITHDRAWN)
 
 
 @dataclass(frozen=True, slots=True)

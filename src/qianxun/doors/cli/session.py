@@ -258,7 +258,7 @@ def with_base(context: typer.Context, kb: str, work: Callable[[Library, Knowledg
 
 
 async def find_document(library: Library, base: KnowledgeBase, wanted: str, start: str) -> DocumentState:
-    """By id, then by name. Raises NotFound, or BadInput with the ids where several have the name."""
+    """By id, then by name or path in its folder. Raises NotFound, or BadInput with the ids where several have it."""
     try:
         return await library.document(base.id, wanted)
     except NotFound:
@@ -266,13 +266,13 @@ async def find_document(library: Library, base: KnowledgeBase, wanted: str, star
     if not named:
         raise no_document(base, wanted, start)
     if len(named) > 1:
-        ids = "\n".join(f"  {state.doc_id}  {state.source}" for state in named)
+        ids = "\n".join(f"  {state.doc_id}  {state.source or path_of(state)}" for state in named)
         raise BadInput(
             tr(
                 f"“{base.name}”里有 {len(named)} 个文档叫“{wanted}”，不知道是哪一个",
                 f"“{base.name}” has {len(named)} documents called “{wanted}”",
             ),
-            hint=tr(f"用编号指明：\n{ids}", f"Say which by its id:\n{ids}"),
+            hint=tr(f"用编号或文件夹里的路径指明：\n{ids}", f"Say which by its id or its path:\n{ids}"),
         )
     return named[0]
 
@@ -281,9 +281,19 @@ async def _documents_named(library: Library, knowledge_base: int, name: str) -> 
     named: list[DocumentState] = []
     after = ""
     while page := await library.documents(knowledge_base, limit=PAGE, after=after):
-        named += [state for state in page if state.name == name and state.status != "deleted"]
+        named += [state for state in page if state.status != "deleted" and _is_called(state, name)]
         after = page[-1].doc_id
     return named
+
+
+def _is_called(state: DocumentState, name: str) -> bool:
+    """By its name, or its path in the folder that was added, or the end of that: two folders may have an index.md."""
+    return state.name == name or ("/" in name and f"/{path_of(state)}".endswith(f"/{name.removeprefix('./')}"))
+
+
+def path_of(state: DocumentState) -> str:
+    """Where a document's file is in the folder that was added; the name of one that came otherwise."""
+    return str(state.metadata.get("path") or state.name or state.doc_id)
 
 
 def no_document(base: KnowledgeBase, wanted: str, start: str) -> NotFound:

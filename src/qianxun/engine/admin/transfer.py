@@ -14,11 +14,11 @@ import gzip
 import hashlib
 import json
 import os
-import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -27,9 +27,11 @@ from sqlalchemy import Connection, select
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.codec.plain import plain, read
+from qianxun.core.codec.typed import fits, read_typed
 from qianxun.core.errors import BadInput, Refused
 from qianxun.core.governance.corrections import QUESTION_ORIGIN, Correction, CorrectionQuery
 from qianxun.core.graph_types import Alias, Facts
+from qianxun.core.limits import MIB, NAME_LIMIT
 from qianxun.core.model_types import is_ref
 from qianxun.core.ports import nothing
 from qianxun.core.system.durable import sync
@@ -45,10 +47,11 @@ from qianxun.core.types import (
     Submission,
     Vectors,
 )
+from qianxun.engine.admin.transfer_file import FORMAT, OWN, Limits, checked, lines, understood
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.sections import LOGS, SECTIONS
 from qianxun.indexing.prepare import embedded
-from qianxun.records import documents, graph, tables
+from qianxun.records import bases, documents, graph, tables
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.disk_errors import is_disk_full
 from qianxun.records.governance import access, audit, corrections
@@ -62,13 +65,14 @@ from qianxun.records.schema import (
 )
 from qianxun.records.stored_vectors import SINGLE, unpack_vector
 
-FORMAT: Final = "qianxun knowledge base"
 VERSION: Final = 5
 WITHOUT_FACTS: Final = 4  # a base of which no model has read anything is written so that earlier programs can read it,
 WITHOUT_SECTIONS: Final = 2  # one without sections either by still earlier ones,
 WITHOUT_CORRECTIONS: Final = 1  # and one without corrections by the first
 SECTION_ROWS: Final = 500  # restored in one transaction
-BATCH: Final = 200  # documents stored in one transaction
+BATCH: Final = 200  # documents stored in one transaction,
+BATCH_BYTES: Final = 16 * MIB  # or so many bytes of lines
+MOST_CORRECTIONS: Final = 100_000  # they are kept until the documents are stored
 
 Watch = Callable[[int], None]
 
@@ -247,28 +251,39 @@ def _vectors(tx: Connection, table: Any, key: Any, keys: Sequence[int], model: s
 
 
 async def import_base(
-    engine: Engine, file: Path, *, name: str = "", model: str | None = None, watch: Watch = nothing
+    engine: Engine,
+    file: Path,
+    *,
+    name: str = "",
+    model: str | None = None,
+    watch: Watch = nothing,
+    limits: Limits = OWN,
 ) -> Transferred:
     """Makes a new base of a file that `export_base` wrote; searchable when it returns.
 
     Under the model of the file nothing is embedded again; with ``model``, under that one ("none": words only). Chunks
     stay as they are under any model, and with them what people and language models added to them. The file is read to
     its end and compared with its checksum before anything is written. Raises Refused for a file that is damaged, cut
-    off or of another kind, AlreadyThere for a name that is taken, ModelError for a model that does not embed; a base
-    that was begun is removed.
+    off, of another kind, not understood or larger than the limits, AlreadyThere for a name that is taken, ModelError
+    for a model that does not embed; a base that was begun is removed.
     """
-    head, number, chunks = await asyncio.to_thread(_checked, file)
+    known = {section.name: section.version for section in SECTIONS}
+    head, number, chunks = await asyncio.to_thread(checked, file, limits, VERSION, known)
     chosen = (head["embedding_model"] or "none") if model is None else model
     config = {key: value for key, value in head["config"].items() if key != "user_id" and not _is_registered(value)}
-    base = await engine.create_knowledge_base(name or head["name"], model=chosen, kind=head["kind"], config=config)
+    wanted = await engine.records.read(lambda tx: bases.free_name(tx, name or head["name"], engine.tenant))
+    # Under another name until it is whole: what a killed process leaves is not taken for the base.
+    unfinished = f"{wanted[: NAME_LIMIT - 30]}（导入未完成 {token_hex(3)}）"
+    base = await engine.create_knowledge_base(unfinished, model=chosen, kind=head["kind"], config=config)
     try:
-        await asyncio.to_thread(_store, await engine.base(base.id), file, head, watch)
+        await asyncio.to_thread(_store, await engine.base(base.id), file, limits, head, watch)
         engine.wake()
         await engine.drain(base.id)
+        whole = await engine.rename(base.id, wanted)
     except BaseException:
         await asyncio.shield(engine.delete_knowledge_base(base.id))
         raise
-    return Transferred(base, number, chunks)
+    return Transferred(whole, number, chunks)
 
 
 def _is_registered(value: Any) -> bool:
@@ -282,54 +297,6 @@ async def clone_base(engine: Engine, knowledge_base: int, name: str, watch: Watc
         file = Path(folder) / "base"
         await _exported(await engine.base(knowledge_base), file)
         return await import_base(engine, file, name=name, watch=watch)
-
-
-def _lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Raises Refused for what cannot be read."""
-    try:
-        with gzip.open(file, "rb") as stream:
-            for data in stream:
-                line = json.loads(data.decode("utf-8", "surrogatepass"))
-                if not isinstance(line, dict):
-                    raise ValueError("no object")
-                yield data, line
-    except FileNotFoundError as error:
-        raise BadInput(f"没有文件 {file}", hint="检查路径") from error
-    except gzip.BadGzipFile as error:
-        raise Refused(f"{file.name} 不是知识库文件", hint="应是 qianxun kb export 写出的文件") from error
-    except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise Refused(f"{file.name} 不是完整的知识库文件：{error}", hint="重新导出，或换一个没有损坏的副本") from error
-
-
-def _checked(file: Path) -> tuple[dict[str, Any], int, int]:
-    """The first line, and what the last one says there is, if that is true."""
-    digest, head, last, number = hashlib.sha256(), dict[str, Any](), dict[str, Any](), 0
-    for data, line in _lines(file):
-        if not head:
-            head = line
-            _check_head(file, head)
-        if "sha256" in last:
-            raise Refused(f"{file.name} 在结尾之后还有内容", hint="重新导出")
-        number += "document" in line
-        if "sha256" in line and line["sha256"] != digest.hexdigest():
-            raise Refused(f"{file.name} 的内容与它的校验和不符", hint="重新导出，或换一个没有损坏的副本")
-        digest.update(data)
-        last = line
-    if "sha256" not in last or last["documents"] != number:
-        raise Refused(f"{file.name} 不完整：没有结尾", hint="重新导出，或换一个完整的副本")
-    return head, number, int(last["chunks"])
-
-
-def _check_head(file: Path, head: Mapping[str, Any]) -> None:
-    if head.get("format") != FORMAT:
-        raise Refused(f"{file.name} 不是导出的知识库", hint="用 qianxun kb export 导出")
-    if head["version"] > VERSION:
-        reason = f"{file.name} 是第 {head['version']} 版的格式，这里只认到第 {VERSION} 版"
-        raise Refused(reason, hint="用同一版或更新的 qianxun 导入")
-    known = {section.name: section.version for section in SECTIONS}
-    for name, version in head.get("sections", {}).items():
-        if version > known.get(name, 0):
-            raise Refused(f"{file.name} 里有这里不认得的“{name}”", hint="用同一版或更新的 qianxun 导入")
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,47 +315,57 @@ class _Incoming:
         return replace(self, submission=replace(self.submission, prepared=replace(ready, corrected_rows=rows)))
 
 
-def _store(base: OpenBase, file: Path, head: Mapping[str, Any], watch: Watch) -> None:
+def _store(base: OpenBase, file: Path, limits: Limits, head: Mapping[str, Any], watch: Watch) -> None:
     batch: list[_Incoming] = []
     corrected: list[Correction] = []
     numbers: dict[int, int] = {}  # of corrections, there → here
     rows: list[Any] = []  # of a section
-    section = ""
+    section, waiting = "", 0
 
     def flush() -> None:
+        nonlocal waiting
         if batch:
             _store_documents(base, _embedded(base, batch))
             watch(len(batch))
             batch.clear()
-
-    def restore() -> None:
         if rows:
-            chosen = next(one for one in SECTIONS if one.name == section)
-            base.records.run(lambda tx: chosen.restore(tx, base.about, head.get("id", 0), rows))
+            with understood(file, at):
+                _restore(base, section, head.get("id", 0), rows)
             rows.clear()
+        waiting = 0
 
-    for _, line in _lines(file):
-        if line.get("section", "") != section or len(rows) >= SECTION_ROWS:
+    for at, (data, line) in enumerate(lines(file, limits), start=1):
+        if line.get("section", "") != section or len(rows) >= SECTION_ROWS or waiting >= BATCH_BYTES:
             flush()
-            restore()
             section = line.get("section", "")
-        if section:
-            rows.append(line["row"])
-        elif "document" in line:
-            batch.append(_incoming(line, head["embedding_model"], numbers))
-        elif "correction" in line:
-            one = read(Correction, line["correction"])
-            numbers[one.id] = base.records.run(lambda tx: allocate(tx, "correction", 1).start)
-            corrected.append(replace(one, id=numbers[one.id], knowledge_base_id=base.id))
-        elif "alias" in line:
-            with base.records.writing() as tx:
-                graph.add_alias(tx, base.id, read(Alias, line["alias"]))
+        waiting += len(data)
+        with understood(file, at):
+            if section:
+                rows.append(line["row"])
+            elif "document" in line:
+                batch.append(_incoming(line, base, head["embedding_model"], numbers))
+            elif "correction" in line:
+                one = read_typed(Correction, line["correction"])
+                numbers[one.id] = base.records.run(lambda tx: allocate(tx, "correction", 1).start)
+                corrected.append(replace(one, id=numbers[one.id], knowledge_base_id=base.id))
+            elif "alias" in line:
+                alias = read_typed(Alias, line["alias"])
+                with base.records.writing() as tx:
+                    graph.add_alias(tx, base.id, alias)
+        if len(corrected) > MOST_CORRECTIONS:
+            raise Refused(f"{file.name} 里的更正超过 {MOST_CORRECTIONS} 条", hint="拆成几个知识库")
         if len(batch) >= BATCH:
             flush()
     flush()
     with base.records.writing() as tx:  # now: the documents above have them in them
         corrections.add(tx, base.id, corrected)
         corrections.link_chunks(tx, base.id)
+
+
+def _restore(base: OpenBase, section: str, there: int, rows: Sequence[Any]) -> None:
+    """Raises KeyError for a section that is not known, and what `sections` raise for rows that they cannot read."""
+    chosen = {one.name: one for one in SECTIONS}[section]
+    base.records.run(lambda tx: chosen.restore(tx, base.about, there, rows))
 
 
 def _store_documents(base: OpenBase, batch: Sequence[_Incoming]) -> None:
@@ -406,7 +383,7 @@ def _read_facts(one: _Incoming, accepted: Accepted) -> Iterator[graph.Read]:
         piece, key = pieces[place], accepted.chunk_keys[place]
         about = (piece.text, piece.kind, piece.headings, one.submission.document.name)
         if graph.Readable(key, accepted.document_key, *about).digest == digest:
-            yield graph.Read(key, accepted.document_key, origin, digest, read(Facts, facts))
+            yield graph.Read(key, accepted.document_key, origin, digest, read_typed(Facts, facts))
 
 
 def _embedded(base: OpenBase, batch: Sequence[_Incoming]) -> list[_Incoming]:
@@ -420,23 +397,34 @@ def _embedded(base: OpenBase, batch: Sequence[_Incoming]) -> list[_Incoming]:
     return found
 
 
-def _incoming(line: Mapping[str, Any], model: str, numbers: Mapping[int, int]) -> _Incoming:
-    """Cut as it was; one that was not served yet is for the indexer to cut."""
-    prepared = _prepared(line, model, numbers) if line["pieces"] is not None else None
-    document = read(Document, line["document"])
+def _incoming(line: Mapping[str, Any], base: OpenBase, model: str, numbers: Mapping[int, int]) -> _Incoming:
+    """Cut as it was; one that was not served yet is for the indexer to cut. Raises what `understood` knows."""
+    prepared = _prepared(line, base, model, numbers) if line["pieces"] is not None else None
+    document = read_typed(Document, line["document"])
+    documents.check(document)
+    if not (fits(line["fingerprint"], str) and fits(line["generation"], int) and line["generation"] >= 0):
+        raise TypeError("fingerprint and generation")
     return _Incoming(Submission(document, line["fingerprint"], line["generation"], prepared), line.get("facts", ()))
 
 
-def _prepared(line: Mapping[str, Any], model: str, numbers: Mapping[int, int]) -> Prepared:
+def _prepared(line: Mapping[str, Any], base: OpenBase, model: str, numbers: Mapping[int, int]) -> Prepared:
     """With the vectors of ``model`` if the file has all of them; else without any."""
-    pieces = tuple(_renumbered(read(Piece, piece), numbers) for piece in line["pieces"])
+    pieces = tuple(_renumbered(read_typed(Piece, piece), numbers) for piece in line["pieces"])
+    if not all(0 <= piece.start <= piece.end for piece in pieces):
+        raise ValueError("a piece ends before it starts")
     questions = tuple(
         Question(QAPair(question, answer), piece, _origin(origin, numbers))
         for question, answer, piece, origin in line["questions"]
     )
+    places = range(len(pieces))
+    if not all(fits((one.pair.question, one.pair.answer, one.origin), tuple[str, ...]) for one in questions):
+        raise TypeError("questions are no texts")
+    if not all(one.piece in places for one in questions) or not all(one[0] in places for one in line.get("facts", ())):
+        raise ValueError("a question or a fact of no piece")
     rows = {int(position): tables.changes_of(own) for position, own in line.get("corrected_rows", {}).items()}
-    vectors = _read_vectors(line["vectors"], len(pieces))
-    question_vectors = _read_vectors(line["question_vectors"], len(questions))
+    dimension = base.about.dimension if model == base.model_name else None
+    vectors = _read_vectors(line["vectors"], len(pieces), dimension)
+    question_vectors = _read_vectors(line["question_vectors"], len(questions), dimension)
     if (pieces and vectors is None) or (questions and question_vectors is None):
         return Prepared(pieces, None, questions=questions, corrected_rows=rows)
     return Prepared(pieces, vectors, model, questions, question_vectors, corrected_rows=rows)
@@ -455,7 +443,13 @@ def _origin(origin: str, numbers: Mapping[int, int]) -> str:
     return f"{kind}:{numbers.get(int(number), 0)}" if kind == QUESTION_ORIGIN and number.isdigit() else origin
 
 
-def _read_vectors(written: str | None, count: int) -> Vectors | None:
+def _read_vectors(written: str | None, count: int, dimension: int | None) -> Vectors | None:
+    """``dimension`` is that of the base, where its model made them. Raises ValueError for what are no vectors of it."""
     if written is None or not count:
         return None
-    return np.frombuffer(b64decode(written), dtype=SINGLE).reshape(count, -1)
+    vectors = np.frombuffer(b64decode(written), dtype=SINGLE).reshape(count, -1)
+    if dimension is not None and vectors.shape[1] != dimension:
+        raise ValueError(f"vectors of {vectors.shape[1]} dimensions")
+    if not np.isfinite(vectors).all():
+        raise ValueError("a vector is not finite")
+    return vectors

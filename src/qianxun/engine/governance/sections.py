@@ -7,13 +7,14 @@ version. A program that does not know one of them refuses the file: nothing is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection
 
-from qianxun.core.codec.plain import plain, read
+from qianxun.core.codec.plain import plain
+from qianxun.core.codec.typed import fits, read_typed
 from qianxun.core.evaluation_types import Case
 from qianxun.core.governance.access import AccessRule
 from qianxun.core.log_types import LogEntry, LogFilter
@@ -43,7 +44,7 @@ def _write_rules(tx: Connection, base: KnowledgeBase) -> Iterator[Any]:
 
 def _restore_rules(tx: Connection, base: KnowledgeBase, _: int, rows: Sequence[Any]) -> None:
     for row in rows:
-        rule = read(AccessRule, row)
+        rule = read_typed(AccessRule, row)
         access.set_rule(tx, base.id, rule.prefix, rule.labels)
 
 
@@ -58,9 +59,11 @@ def _restore_cases(tx: Connection, base: KnowledgeBase, _: int, rows: Sequence[A
     known = {found.name: found.id for found in evaluations.sets(tx, tenant=base.tenant, knowledge_base=base.id)}
     cases: dict[str, list[Case]] = {}
     for row in rows:
+        if not fits(row["set"], str):
+            raise TypeError("the name of a set is no text")
         new = cases.setdefault(row["set"], [])
         if row["case"] is not None:
-            new.append(read(Case, row["case"]))
+            new.append(read_typed(Case, row["case"]))
     for name, new in cases.items():
         if name not in known:
             known[name] = evaluations.create_set(tx, base.id, name, tenant=base.tenant).id
@@ -83,7 +86,7 @@ def _restore_logs(tx: Connection, base: KnowledgeBase, there: int, rows: Sequenc
         return own + chunk_id.removeprefix(other) if chunk_id.startswith(other) else chunk_id
 
     found = []
-    for entry in (read(LogEntry, row) for row in reversed(rows)):
+    for entry in (read_typed(LogEntry, row) for row in reversed(rows)):
         feedback = entry.feedback
         if feedback is not None:
             feedback = replace(feedback, chunk_ids=tuple(map(named, feedback.chunk_ids)))
@@ -101,6 +104,8 @@ def _restore_summaries(tx: Connection, base: KnowledgeBase, _: int, rows: Sequen
     """They are found by the content of their community: where the same graph is derived, they are its summaries."""
     by_model: dict[str, list[graph.Summary]] = {}
     for row in rows:
+        if not fits(row, Mapping[str, str]):
+            raise TypeError("a summary is no text")
         by_model.setdefault(row["model"], []).append(graph.Summary(row["community"], row["title"], row["summary"]))
     for model, written in by_model.items():
         graph.store_summaries(tx, base.id, model, written)

@@ -26,6 +26,7 @@ from qianxun.doors.cli.session import (
     find_base,
     has_records,
     other_tenants,
+    path_of,
     refuse_url,
     session_of,
     with_engine,
@@ -46,6 +47,7 @@ STATES = {
     "deleted": "dim",
 }  # fmt: skip
 REASON_SHOWN = 300  # characters
+ID_SHOWN = 20  # characters: as long as the id of a file
 CHUNKING = ("chunk_size", "chunk_overlap", "by_meaning")
 _ASSIGNMENT = re.compile(r"\s*([\w.]+?)\s*(\+=|-=|=)(.*)", re.S)
 
@@ -243,11 +245,14 @@ def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) 
     console.print(tr("配置：", "Configuration: ") + "  ".join(lines), markup=False, highlight=False, style="dim")
     if documents:
         console.print(_listing(documents))
+    for one in documents:
+        if one.reason and one.status != "indexed":  # below the table: in a column of it nobody could read them
+            console.print(f"[{STATES[one.status]}]·[/] {escape(_reason(one))}", soft_wrap=True)
     if failed := about["states"].get("failed", 0):
         start = session.start
         hint(
-            f"{failed} 个文件读不了，原因见表末：改好后再 {start} add；不要的，{start} delete 编号 --kb {quoted(name)}",
-            f"{failed} files could not be read, see the end of the table: mend them and {start} add them again",
+            f"{failed} 个文件读不了，原因见上：改好后再 {start} add；不要的，{start} delete 编号 --kb {quoted(name)}",
+            f"{failed} files could not be read, for the reasons above: mend them and {start} add them again",
         )
 
 
@@ -261,25 +266,30 @@ async def _contents(library: Library, start: str, name: str) -> tuple[dict[str, 
 
 
 def _place(one: DocumentState) -> tuple[bool, str, str]:
-    """By name; files that could not be read come last, next to what is said about them."""
-    return one.status == "failed", one.name, one.doc_id
+    """By path; files that could not be read come last, next to what is said about them."""
+    return one.status == "failed", path_of(one), one.doc_id
 
 
 def _listing(documents: Sequence[DocumentState]) -> Table:
     table = new_table(("文档", "document"), overflow="fold")
-    table.add_column(tr("编号", "id"), overflow="fold", style="dim")
-    table.add_column(tr("状态", "state"))
-    table.add_column(tr("块", "chunks"), justify="right")
+    widest = max(
+        min(len(one.doc_id), ID_SHOWN) for one in documents
+    )  # to be copied: in one piece, if it is one of ours
+    table.add_column(tr("编号", "id"), overflow="fold", style="dim", min_width=widest)
+    table.add_column(tr("状态", "state"), no_wrap=True)
+    table.add_column(tr("块", "chunks"), justify="right", no_wrap=True)
     table.add_column(tr("更新于", "updated"), style="dim")
     for one in documents:
-        reason = f"\n{escape(one.reason[:REASON_SHOWN])}" if one.reason and one.status != "indexed" else ""
-        if one.status == "failed" and one.served:
-            reason += tr("\n前一版仍检索得到", "\nan earlier version is still found")
-        state = f"[{STATES[one.status]}]{label('states', one.status)}[/]{reason}"
-        table.add_row(
-            escape(one.name or one.doc_id), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at)
-        )
+        state = f"[{STATES[one.status]}]{label('states', one.status)}[/]"
+        table.add_row(escape(path_of(one)), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at))
     return table
+
+
+def _reason(one: DocumentState) -> str:
+    """Begins with the file's name, as readers of files write it; the path says which of several it is."""
+    reason = one.reason[:REASON_SHOWN].removeprefix(f"{one.name}：")
+    earlier = tr("（前一版仍检索得到）", " (an earlier version is still found)") if one.served else ""
+    return f"{path_of(one)}：{reason}{earlier if one.status == 'failed' else ''}"
 
 
 # ── configuration ────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 QUERY_SHOWN = 24
 LIMIT = 50
+MOMENT = "%m-%d %H:%M:%S"
+MOMENT_WIDTH = 14
+TEXT_WIDTH = 8  # cells of a name or a question, at the least
 
 # ── logs ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -69,7 +73,7 @@ def logs(
     if not found:
         out().print(_nothing(zero or degraded, bound), markup=False)
         return
-    out().print(_table(found, names))
+    out().print(_table(found, names, out().width))
     if session.url:
         return  # a replay needs the folder itself
     again = f"{session.start} replay {found[0].id}"
@@ -113,21 +117,31 @@ def _nothing(zero: bool, slow_ms: float | None) -> str:
     return tr("还没有检索记录。先检索一次：qianxun search", "Nothing in the log yet. Search first: qianxun search")
 
 
-def _table(found: Sequence[LogEntry], names: dict[int, str]) -> Table:
+def _table(found: Sequence[LogEntry], names: dict[int, str], width: int) -> Table:
+    """The texts are cut to what the figures leave of the width: a figure that is cut off is another figure."""
+    figures = [
+        max(len(str(entry.id)) for entry in found),
+        max(len(entry.mode) for entry in found),
+        max(len(entry.tier or "—") for entry in found),
+        max(4, *(len(str(len(entry.results))) for entry in found)),
+        max(4, *(len(f"{entry.time_cost_ms:.0f}") for entry in found)),
+        max(cell_len(_marks(entry)) for entry in found),
+    ]
+    left = max(2 * TEXT_WIDTH, width - sum(figures) - MOMENT_WIDTH - 9 * 2)
     table = Table(box=None, pad_edge=False)
-    table.add_column(tr("编号", "id"), no_wrap=True, min_width=len(str(found[0].id)))
-    for title in (tr("时间", "time"), tr("知识库", "base")):
+    table.add_column(tr("编号", "id"), no_wrap=True)
+    table.add_column(tr("时间", "time"), no_wrap=True)
+    table.add_column(tr("知识库", "base"), no_wrap=True, overflow="ellipsis", max_width=left // 3)
+    table.add_column(tr("查询", "query"), no_wrap=True, overflow="ellipsis", max_width=left - left // 3)
+    for title in (tr("方式", "mode"), tr("层级", "tier")):
         table.add_column(title, no_wrap=True)
-    table.add_column(tr("查询", "query"), no_wrap=True, overflow="ellipsis")
-    table.add_column(tr("方式", "mode"), no_wrap=True, min_width=max(len(entry.mode) for entry in found))
-    table.add_column(tr("层级", "tier"), no_wrap=True)
     for title in (tr("结果", "results"), tr("毫秒", "ms")):
         table.add_column(title, no_wrap=True, justify="right")
     table.add_column("", no_wrap=True)
     for entry in found:
         table.add_row(
             str(entry.id),
-            f"{entry.created_at.astimezone():%m-%d %H:%M:%S}",
+            f"{entry.created_at.astimezone():{MOMENT}}",
             Text(names.get(entry.knowledge_base_id, str(entry.knowledge_base_id))),
             Text(_cut(entry.query)),
             entry.mode,

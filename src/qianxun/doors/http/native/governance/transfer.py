@@ -20,6 +20,7 @@ from qianxun.doors.http.openapi import error_responses, file_form
 from qianxun.doors.http.request_models import RequestModel, answered_as_validation
 from qianxun.doors.http.responses import success
 from qianxun.engine.admin.transfer import export_base, import_base
+from qianxun.engine.admin.transfer_file import UPLOADED
 
 GZIP: Final = "application/gzip"
 
@@ -82,7 +83,7 @@ async def import_file(request: Request, engine: TenantEngine) -> Response:
         with answered_as_validation():
             given = ImportFields.model_validate({name: sent[-1] for name, sent in form.fields.items() if sent[-1]})
         async with write_slot(request):
-            made = await import_base(engine, form.path, name=given.name, model=given.model)
+            made = await import_base(engine, form.path, name=given.name, model=given.model, limits=UPLOADED)
     base = made.knowledge_base
     found = {"knowledge_base_id": base.id, "name": base.name, "documents": made.documents, "chunks": made.chunks}
     return success(to_wire(found), 201)
