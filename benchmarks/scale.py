@@ -299,7 +299,7 @@ async def vector_recall(index: Any, model: Precomputed, asked: Sequence[str], wh
     best = [(np.empty(0, np.float32), np.empty(0, np.int64))] * len(asked)
     for start in range(0, len(allowed), BLOCK // 4):
         slots = allowed[start : start + BLOCK // 4]
-        products = queries @ rows[slots].T
+        products = queries @ rows[slots].astype(np.float32).T
         for number, own in enumerate(products):
             scores, found = np.concatenate([best[number][0], own]), np.concatenate([best[number][1], keys[slots]])
             top = np.argsort(-scores, kind="stable")[:DEPTH]

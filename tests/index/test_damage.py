@@ -82,7 +82,7 @@ def test_damage_is_told_or_harmless(tmp_path: Path) -> None:
                 told.add(file.suffix or file.name.partition("-")[0])
             shutil.rmtree(damaged)
     assert told >= {
-        "CURRENT", "state", "rows", "vectors", "facts", "values", "codes", "centers", "deaths",
+        "CURRENT", "state", "rows", "halves", "facts", "values", "codes", "centers", "deaths",
         ".json", ".idx", ".term", ".fast", ".fieldnorm",
     }  # fmt: skip
 
@@ -105,7 +105,7 @@ def test_a_check_reads_everything(tmp_path: Path) -> None:
 
     asyncio.run(make(tmp_path))
     asyncio.run(check())
-    for name in ("vectors", "values", "codes-*", "centers-*", "facts"):
+    for name in ("halves", "values", "codes-*", "centers-*", "facts"):
         [path] = tmp_path.rglob(f"columns-*/{name}")
         data = path.read_bytes()
         path.write_bytes(bytes([data[0] ^ 1]) + data[1:])

@@ -13,6 +13,7 @@ from qianxun.core.ports import Index
 from qianxun.core.types import Attributes, IndexBatch, IndexEntry, IndexStamp
 from qianxun.index.embedded import store
 from qianxun.index.embedded.index import EmbeddedIndex, create
+from qianxun.index.embedded.precision import SINGLE
 
 STAMP = IndexStamp(model="测试模型", dimension=64, analysis="1")
 ROWS = np.random.default_rng(3).normal(size=(60, 64)).astype(np.float32)
@@ -49,7 +50,7 @@ def test_rows_that_are_added_are_found_in_the_mapping_that_was_there(
         await index.close()
 
     asyncio.run(story())
-    [file] = tmp_path.rglob(store.VECTORS)
+    [file] = tmp_path.rglob(SINGLE.file)
     assert file.stat().st_size == 60 * 64 * 4  # nothing is left of the room
 
 

@@ -115,7 +115,7 @@ class IndexConformance:
             assert keys_of(opened.match("发票")) == [2]
             best = opened.nearest(unit(1)).hits[0]
             assert best.key == 1
-            assert best.score == pytest.approx(1.0, abs=1e-4)
+            assert best.score == pytest.approx(1.0, abs=1e-3)
             assert opened.contents() == ([1, 2], [1, 2], [])
             assert opened.run(opened.index.watermark()) == 3
 
@@ -169,8 +169,8 @@ class IndexConformance:
         with self.built(tmp_path) as opened:
             opened.apply(1, [entry(1, 10, "正文"), entry(1, 10, "提问", field="question", vector=unit(50))])
             assert opened.match("提问").hits == ()
-            assert opened.nearest(unit(50), field="question").hits[0].score == pytest.approx(1, abs=1e-4)
-            assert opened.nearest(unit(1), field="content").hits[0].score == pytest.approx(1, abs=1e-4)
+            assert opened.nearest(unit(50), field="question").hits[0].score == pytest.approx(1, abs=1e-3)
+            assert opened.nearest(unit(1), field="content").hits[0].score == pytest.approx(1, abs=1e-3)
             assert opened.contents() == ([1], [1], [1])
 
     def test_an_entry_without_a_vector_is_found_by_its_words(self, tmp_path: Path) -> None:

@@ -42,9 +42,9 @@ FIELDS = (
 
 
 def unit(seed: int, dimension: int = DIMENSION) -> Vector:
-    """A unit vector that depends on nothing but its seed."""
+    """A unit vector that depends on nothing but its seed, rounded to half precision as vectors of models are."""
     vector = np.random.default_rng(seed).normal(size=dimension)
-    return (vector / np.linalg.norm(vector)).astype(np.float32)
+    return (vector / np.linalg.norm(vector)).astype(np.float16).astype(np.float32)
 
 
 def entry(

@@ -16,7 +16,7 @@ the order of the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import Vector, Vectors
+from qianxun.index.embedded.precision import StoredVectors, widened
 
 FEW = 2_000  # so many allowed rows are scored exactly even beside codes
 POOL = 600  # rows that codes propose, whatever the limit: a longer list then starts with the shorter one
@@ -46,7 +47,7 @@ MANY_LIST_ROWS = 32  # that train the centre of one of many lists
 MOST_LISTS = 60_000  # their numbers have two bytes
 NEAR_GROUPS = 4  # groups of centres among which a row's own is looked for
 TAIL_SHARE = 1 / 8  # of the rows may be in an index of their own
-ENCODED = 1 << 16  # rows at a time
+ENCODED = 1 << 14  # rows at a time
 ROUNDS, MANY_ROUNDS = 8, 3
 SEED = 20
 QUERY_BITS = 4
@@ -180,7 +181,7 @@ class OneThread:
         faiss().omp_set_num_threads(self._before)
 
 
-def centers_of(rows: Vectors) -> Centers:
+def centers_of(rows: StoredVectors) -> Centers:
     """The centres of lists for rows like these; the same rows give the same centres."""
     if len(rows) >= MANY_ROWS:
         return _many_centers(rows, min(MOST_LISTS, int(PER_ROOT * len(rows) ** 0.5)))
@@ -190,10 +191,10 @@ def centers_of(rows: Vectors) -> Centers:
     return _clustered(_spread(rows, lists * LIST_ROWS), lists)
 
 
-def _spread(rows: Vectors, number: int) -> Vectors:
+def _spread(rows: StoredVectors, number: int) -> Vectors:
     """So many of the rows, evenly spaced."""
     spread = np.linspace(0, len(rows) - 1, min(len(rows), number)).astype(np.int64)
-    return np.ascontiguousarray(rows[spread])
+    return widened(rows[spread])
 
 
 def _clustered(rows: Vectors, number: int, first: Centers | None = None, rounds: int = ROUNDS) -> Centers:
@@ -206,7 +207,7 @@ def _clustered(rows: Vectors, number: int, first: Centers | None = None, rounds:
     return centers
 
 
-def _many_centers(rows: Vectors, number: int) -> Centers:
+def _many_centers(rows: StoredVectors, number: int) -> Centers:
     """Centres of clusters within clusters, then moved among all rows twice: in a third of the time that it takes to
     look for so many at once."""
     sample = _spread(rows, number * MANY_LIST_ROWS)
@@ -224,30 +225,37 @@ def _many_centers(rows: Vectors, number: int) -> Centers:
     return _clustered(sample, len(first), first, MANY_ROUNDS)
 
 
-def encode(centers: Centers, rows: Vectors) -> bytes:
+def encode(centers: Centers, rows: StoredVectors) -> bytes:
     """The codes of rows, seen from the nearest of ``centers``."""
     index = _empty(centers)
-    if len(centers) > LISTS:
-        return _encode_among_many(index, centers, rows)
-    records = index.sa_encode(np.ascontiguousarray(rows)).reshape(len(rows), -1)
-    if index.coarse_code_size() == 0:  # faiss does not number a single list
-        records = np.hstack([np.zeros((len(rows), 1), dtype=np.uint8), records])
-    codes: bytes = records.tobytes()
-    return codes
+    encoded = _among_many(index, centers) if len(centers) > LISTS else _among_few(index)
+    return b"".join(encoded(widened(rows[start : start + ENCODED])) for start in range(0, len(rows), ENCODED))
 
 
-def _encode_among_many(index: Any, centers: Centers, rows: Vectors) -> bytes:
-    """As `encode`, except that a row's centre is looked for among those of the nearest groups alone."""
+def _among_few(index: Any) -> Callable[[Vectors], bytes]:
+    def encoded(rows: Vectors) -> bytes:
+        records = index.sa_encode(rows).reshape(len(rows), -1)
+        if index.coarse_code_size() == 0:  # faiss does not number a single list
+            records = np.hstack([np.zeros((len(rows), 1), dtype=np.uint8), records])
+        codes: bytes = records.tobytes()
+        return codes
+
+    return encoded
+
+
+def _among_many(index: Any, centers: Centers) -> Callable[[Vectors], bytes]:
+    """As `_among_few`, except that a row's centre is looked for among those of the nearest groups alone."""
     grouped = _grouped(centers)
-    records = np.empty((len(rows), index.coarse_code_size() + index.code_size), dtype=np.uint8)
-    for start in range(0, len(rows), ENCODED):
-        part = np.ascontiguousarray(rows[start : start + ENCODED])
+
+    def encoded(rows: Vectors) -> bytes:
+        records = np.empty((len(rows), index.coarse_code_size() + index.code_size), dtype=np.uint8)
         with OneThread():
-            _, lists = grouped.search(part, 1)
+            _, lists = grouped.search(rows, 1)
         numbers = np.ascontiguousarray(lists[:, 0])
-        pointers = map(faiss().swig_ptr, (part, numbers, records[start : start + ENCODED]))
-        index.encode_vectors(len(part), *pointers, True)
-    return records.tobytes()
+        index.encode_vectors(len(rows), *map(faiss().swig_ptr, (rows, numbers, records)), True)
+        return records.tobytes()
+
+    return encoded
 
 
 def _grouped(centers: Centers) -> Any:

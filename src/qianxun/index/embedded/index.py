@@ -52,8 +52,9 @@ from qianxun.index.embedded import codes, keywords, live_scores, vectors
 from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
 from qianxun.index.embedded.members import known_members, members_of
 from qianxun.index.embedded.open_keywords import OPEN_KEYWORDS, OpenKeywords
+from qianxun.index.embedded.precision import HALF, SINGLE, Precision
 from qianxun.index.embedded.saved_lists import LISTS
-from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys, trained_on
+from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys
 from qianxun.index.shared import (
     SAMPLE,
     Require,
@@ -398,6 +399,8 @@ class EmbeddedIndex:
             self._open_view()
             if self._marker.exists():
                 self._open_keywords()
+            if not self._view.store.holds(matrix):
+                self._compact(SINGLE, keeps_codes=True)
             dead = self._view.rows.dying(batch.removed, entries)
             self._write(batch.sequence, entries, matrix, dead)
             if len(self._view.pending) >= PURGE_AFTER:
@@ -453,32 +456,49 @@ class EmbeddedIndex:
         self._state = state
 
     def _encode_tail(self) -> None:
-        """Gives codes to rows once too many have none."""
+        """Gives codes to rows once too many have none; rows of an earlier version that take twice the space that they
+        need are written anew then, too."""
         store = self._view.store
-        if self.stamp.dimension == 0 or store.uncoded() <= self._tail_limit():
+        if not self._wants_codes(store):
             return
         staged = store.stage_codes()
         self._commit(self._state.with_extents(staged.extents).without(staged.replaced))
         store.accept_codes(staged)
+        if store.is_narrowable():
+            self._compact(HALF, keeps_codes=True)
 
-    def _tail_limit(self) -> int:
-        first = not trained_on(self._state.extents)
-        return self._options.exact_limit if first else min(self._options.exact_limit, vectors.UNCODED)
+    def _wants_codes(self, store: Store) -> bool:
+        first = not store.has_codes
+        most = self._options.exact_limit if first else min(self._options.exact_limit, vectors.UNCODED)
+        return self.stamp.dimension > 0 and store.uncoded() > most
 
     def _compact_dead(self) -> None:
-        """Rewrites the store without its dead, beside the old one, and switches."""
+        """Without the dead, once they are too many; codes are made from those that are left."""
         view, options = self._view, self._options
         dead = len(view.rows) - int(np.count_nonzero(view.rows.live))
         if len(view.rows) < options.dead_least or dead <= options.dead_share * len(view.rows):
             return
+        self._compact(view.store.narrowest(np.flatnonzero(view.rows.live)), keeps_codes=False)
+
+    def _compact(self, precision: Precision, *, keeps_codes: bool) -> None:
+        """Rewrites the store without its dead, beside the old one, and switches: until all is there that a search needs
+        of the new one, the old one is searched."""
+        view = self._view
         name = f"columns-{int(self._state.folder.partition('-')[2]) + 1}"
         shutil.rmtree(self.folder / name, ignore_errors=True)
-        owners, extents = compact(view.store, view.rows, self.folder / name, self._pending())
-        self._commit(replace(self._state, folder=name, owners=owners, purged=0, extents=extents))
-        store = Store(self.folder / name, self._state, min(options.exact_limit, codes.FEW))
+        owners, extents = compact(
+            view.store, view.rows, self.folder / name, self._pending(), precision, keeps_codes=keeps_codes
+        )
+        state = replace(self._state, folder=name, owners=owners, purged=0, extents=extents)
+        store = Store(self.folder / name, state, min(self._options.exact_limit, codes.FEW))
+        if self._wants_codes(store):
+            staged = store.stage_codes()
+            store.accept_codes(staged)
+            state = state.with_extents(staged.extents).without(staged.replaced)
+        store.load_codes()
+        self._commit(state)
         self._view = View(store, store.rows(store.deaths()), view.keywords, view.watermark, view.pending)
         shutil.rmtree(view.store.folder)
-        self._encode_tail()
 
     def _close(self) -> None:
         with self._writing:

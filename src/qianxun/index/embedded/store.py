@@ -20,11 +20,24 @@ from qianxun.index.embedded import codes, saved_lists, vectors
 from qianxun.index.embedded.extents import Extent, State, append, read, require_size
 from qianxun.index.embedded.facts import FACT, Facts, FactWriter, passing
 from qianxun.index.embedded.population import packed_lengths, token_counts
-from qianxun.index.shared import CACHED_FILTERS, LANES, owners_of, row_sums
+from qianxun.index.embedded.precision import (
+    HALF,
+    SINGLE,
+    Precision,
+    StoredVectors,
+    can_be_half,
+    is_exact,
+    narrowest,
+    precision_of,
+    row_sums,
+    widened,
+)
+from qianxun.index.shared import CACHED_FILTERS, LANES, owners_of
 
-ROWS, VECTORS, FACTS, VALUES, DEATHS, TOKENS = "rows", "vectors", "facts", "values", "deaths", "tokens"
+ROWS, FACTS, VALUES, DEATHS, TOKENS = "rows", "facts", "values", "deaths", "tokens"
 CODES, CENTERS = "codes-", "centers-"  # … and the number of rows that the centres were made from
 POPULATIONS = 64  # of one state: of 100,000 rows each takes .4 MB
+COPIED = 4_096  # vectors at a time
 ROOM_ROWS, ROOM_PART = 4_096, 8  # rows that can be added before the vectors are mapped anew: so many, or an eighth
 OUTGROWN = 4  # times as many rows want centres of their own
 Mask = NDArray[np.bool_]
@@ -36,7 +49,7 @@ ROW = np.dtype(
         ("row", "<i8"),  # never reused, ascending: identifies an entry in the keyword index
         ("key", "<i8"),
         ("document", "<i8"),
-        ("check", "<u8"),  # sum of the vector's words, see `shared.row_sums`
+        ("check", "<u8"),  # sum of the vector's words, see `precision.row_sums`
         ("owner", "<u4"),  # whose facts are this row's attributes
         ("lane", "u1"),  # of `LANES`
         ("vector", "u1"),  # 1 when it has one
@@ -158,6 +171,7 @@ class Store:
         self._coded: codes.Coded | None = None
         self._saved: codes.Part | None = None  # that of the lists on disk, as far as known
         self._checked = vectors.Checked()
+        self._is_narrowable: bool | None = None  # once it was looked at
         self._fact_writer = FactWriter()
         self._filtered: dict[tuple[str, int, int], Mask] = {}
         self._loading = threading.Lock()
@@ -167,6 +181,11 @@ class Store:
         self._room = self._vectors = self._mapped(len(self._rows))  # rows are added in the room behind the vectors
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def precision(self) -> Precision | None:
+        """Of the vectors; None before the first."""
+        return precision_of(self._extents)
 
     def rows(self, deaths: Column) -> Rows:
         columns = self._rows.view()
@@ -188,7 +207,7 @@ class Store:
         of, table = self._searched
         if of is not rows or table is None or table.coded is not self._coded:
             # Not as a memmap: to look one up in that takes ten times as long.
-            mapped, coded = np.asarray(self._vectors[: len(rows)]), self._codes()
+            mapped, coded = self._vectors[: len(rows)].view(np.ndarray), self._codes()
             table = vectors.VectorRows(mapped, rows.columns["check"], rows.columns["key"], coded, self._checked)
             self._searched = (rows, table)
         return table
@@ -231,22 +250,23 @@ class Store:
     def _extent(self, name: str) -> Extent:
         return self._extents.get(name, Extent())
 
-    def _mapped(self, rows: int) -> Vectors:
-        shape = (rows, self.dimension)
-        if 0 in shape:
+    def _mapped(self, rows: int) -> StoredVectors:
+        shape, precision = (rows, self.dimension), self.precision
+        if 0 in shape or precision is None:
             return np.empty(shape, dtype=np.float32)
-        return np.memmap(self.folder / VECTORS, dtype="<f4", mode="r", shape=shape)
+        return np.memmap(self.folder / precision.file, dtype=precision.kind, mode="r", shape=shape)
 
-    def _mapped_with_room(self) -> Vectors:
+    def _mapped_with_room(self) -> StoredVectors:
         """The vectors, mapped farther than they reach: a file mapped anew has its pages to be found again, one by one,
         which at a million rows takes 25 ms of the first search after a write. The file is long for as long as it takes
         to map it; what is beyond its end is nobody's to touch until it has grown that far."""
-        rows, path = len(self._rows), self.folder / VECTORS
-        if not (rows and self.dimension):
+        rows, precision = len(self._rows), self.precision
+        if not (rows and self.dimension and precision):
             return self._mapped(rows)
+        path = self.folder / precision.file
         size, wider = path.stat().st_size, rows + max(ROOM_ROWS, rows // ROOM_PART)
         try:
-            os.truncate(path, max(size, wider * self.dimension * 4))
+            os.truncate(path, max(size, wider * self.dimension * precision.kind.itemsize))
             return self._mapped(wider)
         except OSError:  # a limit on files: there is room for what there is
             return self._mapped(rows)
@@ -266,6 +286,10 @@ class Store:
             if self._values[0] != extent:
                 self._values = (extent, read(self.folder / VALUES, extent))
             return self._values[1]
+
+    def load_codes(self) -> None:
+        """So that no search has to."""
+        self._codes()
 
     def _codes(self) -> codes.Coded | None:
         with self._loading:
@@ -305,9 +329,8 @@ class Store:
         what is at ``along`` is made durable in the same wait."""
         table, attributes = self._table(entries, first_row)
         uncounted = len(self._rows) - self._extent(TOKENS).size // TOKEN_COUNTS.itemsize
-        full = np.zeros((len(entries), self.dimension), dtype="<f4")
-        full[table["vector"] == 1] = matrix
-        table["check"] = row_sums(full) if self.dimension else 0
+        stored, precision = self._stored(table["vector"] == 1, matrix)
+        table["check"] = row_sums(stored) if self.dimension else 0
         facts, heap = self._fact_writer.encode(attributes, self._extent(VALUES).size)
         parts = {
             ROWS: _fields(table, ROW).tobytes(),
@@ -317,9 +340,20 @@ class Store:
             DEATHS: dead.astype("<i8").tobytes(),
         }
         if self.dimension:
-            parts[VECTORS] = full.tobytes()
+            parts[precision.file] = stored.tobytes()
         extents = self._append(parts, *along)
         return Staged(table, facts, self._owners + len(attributes), extents)
+
+    def holds(self, matrix: Vectors) -> bool:
+        """Whether these vectors can be added as the store is."""
+        return self.precision is not HALF or is_exact(matrix)
+
+    def _stored(self, has_vector: Mask, matrix: Vectors) -> tuple[StoredVectors, Precision]:
+        """A row for each entry; zeros for one without a vector."""
+        precision = self.precision or narrowest(matrix)
+        stored = np.zeros((len(has_vector), self.dimension), dtype=precision.kind)
+        stored[has_vector] = matrix
+        return stored, precision
 
     def accept(self, staged: Staged) -> None:
         """Makes staged records visible to views taken from now on."""
@@ -332,6 +366,10 @@ class Store:
             if len(self._room) < len(self._rows):
                 self._room = self._mapped_with_room()
             self._vectors = self._room[: len(self._rows)]
+
+    @property
+    def has_codes(self) -> bool:
+        return trained_on(self._extents) > 0
 
     def uncoded(self) -> int:
         """How many rows have no code yet."""
@@ -405,13 +443,44 @@ class Store:
         table["start"] = (np.cumsum(sizes) - sizes)[inverse]
         return table, values
 
-    def copy_vectors(self, slots: Column, folder: Path) -> dict[str, Extent]:
-        """Appends the vectors of these slots to a new file, a block at a time."""
-        extent = Extent()
-        for start in range(0, len(slots) if self.dimension else 0, vectors.BLOCK):
-            part = self._vectors[slots[start : start + vectors.BLOCK]]
-            extent = append(folder / VECTORS, extent, part.astype("<f4").tobytes())
-        return {VECTORS: extent} if extent.size else {}
+    def narrowest(self, slots: Column) -> Precision:
+        """The precision in which these rows take the least space and lose nothing. One that is damaged stays as it is,
+        so that whoever looks at it sees that."""
+        if self.precision is HALF or not can_be_half(self.dimension):
+            return self.precision or SINGLE
+        sums = self._rows.view()["check"]
+        for part in _parts(slots):
+            found = widened(self._vectors[part])
+            if not (is_exact(found) and vectors.are_sound(found, sums[part])):
+                return SINGLE
+        return HALF
+
+    def is_narrowable(self) -> bool:
+        """Whether all rows could be in half precision and are not; looked at once."""
+        if self._is_narrowable is None:
+            every = np.arange(len(self._rows))
+            self._is_narrowable = self.precision is SINGLE and self.narrowest(every) is HALF
+        return self._is_narrowable
+
+    def copy_vectors(self, slots: Column, folder: Path, precision: Precision) -> tuple[dict[str, Extent], Column]:
+        """Appends the vectors of these slots to a new file, a part at a time. Returns its extent and their sums."""
+        extent, sums = Extent(), [self._rows.view()["check"][:0]]
+        for part in _parts(slots) if self.dimension else ():
+            rows = self._vectors[part].astype(precision.kind)
+            extent = append(folder / precision.file, extent, rows.tobytes())
+            sums.append(self._rows.view()["check"][part] if precision is self.precision else row_sums(rows))
+        return ({precision.file: extent} if extent.size else {}), np.concatenate(sums)
+
+    def copy_codes(self, slots: Column, folder: Path) -> dict[str, Extent]:
+        """Appends the codes of those of these slots that have one to a new file, and their centres to another."""
+        coded, trained = self._codes(), trained_on(self._extents)
+        own = slots[slots < coded.rows] if coded is not None else slots[:0]
+        if coded is None or len(own) == 0:
+            return {}
+        name = f"{CODES}{trained}"
+        records = np.frombuffer(read(self.folder / name, self._extent(name)), np.uint8).reshape(coded.rows, -1)
+        parts = {name: records[own].tobytes(), f"{CENTERS}{trained}": coded.centers.tobytes()}
+        return {name: append(folder / name, Extent(), data) for name, data in parts.items()}
 
     def _append(self, parts: Mapping[str, bytes], *along: Path) -> dict[str, Extent]:
         """Appends what there is to append, and waits for the disk."""
@@ -466,7 +535,9 @@ def trained_on(names: Iterable[str]) -> int:
     return max((int(name.removeprefix(CODES)) for name in names if name.startswith(CODES)), default=0)
 
 
-def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[int, Mapping[str, Extent]]:
+def compact(
+    store: Store, rows: Rows, folder: Path, pending: Column, precision: Precision, *, keeps_codes: bool
+) -> tuple[int, Mapping[str, Extent]]:
     """Writes what lives to a new folder, durably. Returns the number of owners and the extents there.
 
     Afterwards everything that a reader of the old store may need is in its memory: its folder can be removed.
@@ -477,8 +548,11 @@ def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[in
     for name, column in rows.columns.items():
         table[name] = column[live]
     used, table["owner"] = np.unique(table["owner"], return_inverse=True)
+    extents, sums = store.copy_vectors(live, folder, precision)
+    if store.dimension:
+        table["check"] = sums
     facts, heap = store.facts_of(used)
-    extents = {
+    extents |= {
         name: append(folder / name, Extent(), data)
         for name, data in (
             (ROWS, _fields(table, ROW).tobytes()), (TOKENS, _fields(table, TOKEN_COUNTS).tobytes()),
@@ -486,9 +560,15 @@ def compact(store: Store, rows: Rows, folder: Path, pending: Column) -> tuple[in
         )
         if data
     }  # fmt: skip
-    extents |= store.copy_vectors(live, folder)
+    store.load_codes()
+    if keeps_codes:
+        extents |= store.copy_codes(live, folder)
     sync([*(folder / name for name in extents), folder, folder.parent])
     return len(used), extents
+
+
+def _parts(slots: Column) -> Iterable[Column]:
+    return (slots[start : start + COPIED] for start in range(0, len(slots), COPIED))
 
 
 def field_keys(rows: Rows, field: VectorField) -> Keys:

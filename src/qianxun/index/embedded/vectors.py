@@ -1,6 +1,6 @@
 """Vectors in rows of a memory-mapped file: scored exactly, all of them or those that codes propose (`codes`).
 
-The cosines returned always come from the float32 rows.
+The cosines returned always come from the rows themselves.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.core.types import NOTHING, Keys, Ranking, Scores, Vector, Vectors
-from qianxun.index.embedded.codes import Coded, OneThread, faiss
-from qianxun.index.shared import COSINE_DECIMALS, mean_cosine, row_sums, unusable
+from qianxun.core.types import NOTHING, Keys, Ranking, Scores, Vector
+from qianxun.index.embedded.codes import Coded, faiss
+from qianxun.index.embedded.precision import StoredVectors, row_sums
+from qianxun.index.embedded.products import products, products_of
+from qianxun.index.shared import COSINE_DECIMALS, mean_cosine, unusable
 
 DENSE_SHARE = 0.3  # above this share of a stretch it is cheaper to score all its rows
 BLOCK = 16_384  # rows that are checked in one go
@@ -41,16 +43,21 @@ class Checked:
 class VectorRows:
     """The rows of one moment."""
 
-    rows: Vectors
+    rows: StoredVectors
     sums: NDArray[np.uint64]
     keys: Keys
     coded: Coded | None
     checked: Checked
 
 
-def require_sums(rows: Vectors, sums: NDArray[np.uint64]) -> None:
+def are_sound(rows: StoredVectors, sums: NDArray[np.uint64]) -> bool:
+    """Whether each row is the one that was written."""
+    return bool(np.array_equal(row_sums(rows), sums))
+
+
+def require_sums(rows: StoredVectors, sums: NDArray[np.uint64]) -> None:
     """Raises IndexUnusable when a row is not the one that was written."""
-    if not np.array_equal(row_sums(rows), sums):
+    if not are_sound(rows, sums):
         raise unusable("向量文件已损坏")
 
 
@@ -92,7 +99,7 @@ def nearest(table: VectorRows, vector: Vector, limit: int, allowed: Mask, exact:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """Rows with their inner products; ``is_exact``: each taken by itself, as `_products_of` does."""
+    """Rows with their inner products; ``is_exact``: each taken by itself, as `products_of` does."""
 
     slots: Slots
     products: NDArray[np.float32]
@@ -104,9 +111,9 @@ def _scored(table: VectorRows, vector: Vector, slots: Slots) -> _Scored:
     first, end = int(slots[0]), int(slots[-1]) + 1
     if len(slots) >= DENSE_SHARE * (end - first):
         require_sums_from(table, first, end)
-        return _Scored(slots, _products(table.rows[first:end], vector)[slots - first], is_exact=False)
+        return _Scored(slots, products(table.rows[first:end], vector)[slots - first], is_exact=False)
     _require_sums_of(table, slots)
-    return _Scored(slots, _products_of(table.rows, slots, vector), is_exact=True)
+    return _Scored(slots, products_of(table.rows, slots, vector), is_exact=True)
 
 
 def _joined(one: _Scored, other: _Scored) -> _Scored:
@@ -123,24 +130,6 @@ def _ranked(table: VectorRows, vector: Vector, limit: int, scored: _Scored) -> R
     slots = scored.slots[best]
     cosines = _rounded(scored.products[best]) if scored.is_exact else _cosines(table, vector, slots)
     return Ranking.ordered(table.keys[slots], cosines).head(limit)
-
-
-def _products_of(rows: Vectors, slots: Slots, vector: Vector) -> NDArray[np.float32]:
-    """Inner products of some rows, not copied out: 1,000 of 100,000 in .25 ms instead of .63."""
-    rows, slots = np.asarray(rows), np.ascontiguousarray(slots)
-    products = np.empty(len(slots), dtype=np.float32)
-    pointers = map(faiss().swig_ptr, (products, vector, rows, slots))
-    with OneThread():
-        faiss().fvec_inner_products_by_idx(*pointers, rows.shape[1], 1, len(slots))
-    return products
-
-
-def _products(rows: Vectors, vector: Vector) -> NDArray[np.float32]:
-    """Inner products on this thread: 50,000 × 512 in 4 ms, where BLAS on two busy cores took 20."""
-    rows = np.ascontiguousarray(rows)
-    products = np.empty(len(rows), dtype=np.float32)
-    faiss().fvec_inner_products_ny(*map(faiss().swig_ptr, (products, vector, rows)), rows.shape[1], len(rows))
-    return products
 
 
 def _best(scores: NDArray[np.float32], limit: int) -> Slots:
@@ -165,7 +154,7 @@ def likeness(table: VectorRows, slots: Slots) -> float:
 
 def _cosines(table: VectorRows, vector: Vector, slots: Slots) -> Scores:
     """Row by row, by one routine: a row's score does not depend on what else is scored."""
-    return _rounded(_products_of(table.rows, slots, vector))
+    return _rounded(products_of(table.rows, slots, vector))
 
 
 def _rounded(products: NDArray[np.float32]) -> Scores:
