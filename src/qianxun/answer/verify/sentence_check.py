@@ -11,6 +11,7 @@ from qianxun.answer.dates import date_of
 from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.contradiction import contradicted
 from qianxun.answer.verify.grounding import Evidence, is_in, ungrounded, unsupported
+from qianxun.answer.verify.near_copies import altered
 from qianxun.answer.verify.other_names import of_another_name
 from qianxun.answer.verify.parallel_clauses import exchanged
 from qianxun.answer.verify.row_cells import contradicted_by_row
@@ -142,7 +143,8 @@ def _is_found(text: str, evidence: Evidence) -> bool:
 def _opposite(text: str, evidence: Evidence, query: str) -> str:
     """What the sources say instead; "" where nothing contradicts a sentence."""
     return (
-        contradicted(text, evidence.texts, query)
+        altered(text, evidence.texts)
+        or contradicted(text, evidence.texts, query)
         or contradicted_by_row(text, evidence.texts)
         or of_another_name(text, evidence.texts)
         or exchanged(text, evidence.texts)
