@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from qianxun.answer.verify.derivation import is_computing
 from qianxun.answer.verify.misplaced import is_rival
 from qianxun.answer.verify.other_names import SOURCE_CHARACTERS, names_in
 from qianxun.answer.verify.stance import lexicon, read_clause
@@ -29,6 +30,7 @@ from qianxun.text.figures import Figure, placed, prepared
 from qianxun.text.synonyms import shipped
 
 COPIED: Final = 0.6  # of the characters of a clause are in that of the source, in its order
+VERBATIM: Final = 0.75  # … where only a denial is another: what is told freely may deny in another place
 COPIED_BACK: Final = 0.4  # … and of that in the clause, between where both begin and end to be alike
 SHORTEST: Final = 3  # characters that are alike
 SHORT: Final = 7  # characters of a clause that is read with the one beside it: 予以支持, 未输血
@@ -143,12 +145,21 @@ def _altered(claim: Read, known: Known) -> str:
     if _is_swapped(gaps) and not _TWO_WAY.search(claim.text):
         return nearest.source.text
     for gap in (_widened(one, claim) for one in gaps):
+        if gap.own.figures and not _is_of_named(gap.own.figures[0], claim, known):
+            continue
         is_other = _says_otherwise(gap, known)
         if len(gaps) == 1 and not is_other:
-            is_other = _is_opposite(gap, claim, nearest.before) or _is_other_thing(gap, known)
+            is_verbatim = nearest.alike >= VERBATIM * _size(claim, nearest, known)
+            is_other = (is_verbatim and _is_opposite(gap, claim, nearest.before)) or _is_other_thing(gap, known)
         if is_other and not _is_said(gap, claim, nearest, alike, known):
             return nearest.source.text
     return ""
+
+
+def _is_of_named(figure: Figure, claim: Read, known: Known) -> bool:
+    """Returns True if a clause tells whose its figure is, and does not work it out: 不超过总数的5% may be of another
+    prize, and stands beside it."""
+    return any(name in claim.text for name in known.names) and not is_computing(figure, claim.text)
 
 
 def _size(claim: Read, one: Aligned, known: Known) -> int:
