@@ -147,11 +147,11 @@ def _altered(claim: Read, known: Known) -> str:
     for gap in (_widened(one, claim) for one in gaps):
         if gap.own.figures and not _is_of_named(gap.own.figures[0], claim, known):
             continue
-        is_other = _says_otherwise(gap, known)
+        is_other = _contradicts(gap, known)
         if len(gaps) == 1 and not is_other:
             is_verbatim = nearest.alike >= VERBATIM * _size(claim, nearest, known)
             is_other = (is_verbatim and _is_opposite(gap, claim, nearest.before)) or _is_other_thing(gap, known)
-        if is_other and not _is_said(gap, claim, nearest, alike, known):
+        if is_other and not _is_stated_elsewhere(gap, claim, nearest, alike, known):
             return nearest.source.text
     return ""
 
@@ -201,7 +201,7 @@ def _widened(gap: Gap, claim: Read) -> Gap:
     return Gap(claim.part(start, end), replace(gap.other, text=gap.other.text + rest), gap.is_inside)
 
 
-def _is_said(gap: Gap, claim: Read, nearest: Aligned, alike: Sequence[Aligned], known: Known) -> bool:
+def _is_stated_elsewhere(gap: Gap, claim: Read, nearest: Aligned, alike: Sequence[Aligned], known: Known) -> bool:
     """Returns True if another clause that is nearly as much like it has what this one has not, and says nothing else
     otherwise; of two opposites, right beside the same character."""
     own, sides = gap.own.whole or gap.own.text, [gap.own.text]
@@ -210,7 +210,7 @@ def _is_said(gap: Gap, claim: Read, nearest: Aligned, alike: Sequence[Aligned], 
         sides = [side for side in (before[-1:] + own, own + after[:1]) if side != own]
     others = [one for one in alike if one is not nearest and one.alike >= SUPPORTED * nearest.alike]
     return any(
-        any(side in one.source.text for side in sides) and not any(_says_otherwise(each, known) for each in one.gaps)
+        any(side in one.source.text for side in sides) and not any(_contradicts(other, known) for other in one.gaps)
         for one in others
     )
 
@@ -218,7 +218,7 @@ def _is_said(gap: Gap, claim: Read, nearest: Aligned, alike: Sequence[Aligned], 
 # ── what a difference means ──────────────────────────────────────────────────────────────────────
 
 
-def _says_otherwise(gap: Gap, known: Known) -> bool:
+def _contradicts(gap: Gap, known: Known) -> bool:
     if max(len(gap.own.text), len(gap.other.text)) > LONGEST_GAP or not (gap.own.text and gap.other.text):
         return False
     figures, others = gap.own.figures, gap.other.figures
@@ -326,7 +326,7 @@ def _align(claim: Read, source: Read) -> Aligned:
     for block in (*filter(lambda one: _counts(one.a, one.size, claim), blocks), end):
         own, other = claim.part(left, block.a), source.part(right, block.b)
         is_inside = bool(left or right) and block.size > 0
-        if _says(own) or (_says(other) and is_inside):
+        if _has_content(own) or (_has_content(other) and is_inside):
             gaps.append(Gap(own, other, is_inside))
         alike += sum(map(len, claim.marks[block.a : block.a + block.size]))
         left, right = block.a + block.size, block.b + block.size
@@ -339,7 +339,7 @@ def _counts(start: int, size: int, claim: Read) -> bool:
     return size > 1 or len(claim.marks[start]) > 1 or claim.marks[start] in _PREPOSITIONS
 
 
-def _says(part: Part) -> bool:
+def _has_content(part: Part) -> bool:
     return bool(part.text) and not all(mark in _LINKS for mark in part.text)
 
 
