@@ -222,7 +222,7 @@ def placed(text: str) -> list[Placed]:
 
 
 def _compounded(found: list[Placed], text: str) -> list[Placed]:
-    """一年八个月 is one time, and so are 1小时15分 and 一年半."""
+    """一年八个月 is one time, and so are 1小时15分 and 一年半; 三元六角 is one sum."""
     whole: list[Placed] = []
     for hit in found:
         before = whole[-1] if whole else None
@@ -239,7 +239,7 @@ def _compounded(found: list[Placed], text: str) -> list[Placed]:
 
 
 def _together(one: Figure, other: Figure) -> Number | None:
-    if not isinstance(one, Number) or not isinstance(other, Number) or measured(one.unit) not in ("月", "秒"):
+    if not isinstance(one, Number) or not isinstance(other, Number) or measured(one.unit) not in ("月", "秒", "元"):
         return None
     unit = "分钟" if other.unit == "分" else other.unit
     is_smaller = measured(unit) == measured(one.unit) and _UNITS[unit][1] < _UNITS[one.unit][1]

@@ -11,5 +11,6 @@ In the order in which `draft.ReplyReader` uses them:
                     counting), or are worked out as it tells (source_rules)
     misplaced       whether they are of the same thing; row_figures and row_cells for tables (table_rows)
     contradiction   whether it says the opposite of what it cites (stance); other_names: of somebody else;
-                    parallel_clauses: of the clause beside it
+                    parallel_clauses: of the clause beside it; near_copies: a clause that is copied with one
+                    thing altered
 """

@@ -62,6 +62,7 @@ class Statement:
     context: frozenset[str]  # with those that are before it in its sentence
     is_reported: bool  # somebody wants or says so
     is_turned: bool  # by a condition or an exception beside it
+    denied_after: frozenset[str] = frozenset()  # what the clause after it denies: 关于缓刑的意见，本院不予采纳
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +129,13 @@ def _statements(text: str) -> Iterator[Statement]:
         for at, part in enumerate(parts):
             is_turned = _TURNED.search("，".join(parts[max(0, at - 1) : at + 2])) is not None
             figures = frozenset(word for hit in placed(prepared(part)) for word in words_of(hit.figure))
-            clause = read_clause(part)
+            clause, following = read_clause(part), parts[at + 1] if at + 1 < len(parts) else ""
+            after = read_clause(following).denied if following else frozenset[str]()
             for one in (clause, *_items(clause)):
                 words = one.pairs | figures | {f"~{pair}" for pair, _ in one.stance.sides}
                 # 4.31，远高于1.4的目标值: one figure is compared with another, not with a bound.
                 is_compared = is_comparison and any(pair == 0 for pair, _ in one.stance.sides)
-                yield Statement(one, words, words | before, is_reported, is_turned or is_compared)
+                yield Statement(one, words, words | before, is_reported, is_turned or is_compared, after)
             before = before | clause.pairs | figures
 
 
@@ -189,6 +191,9 @@ def _opposes(claim: Statement, compared: Compared) -> bool:
     """Returns True if a statement of the same matter, and of no narrower subject, takes the opposite stance."""
     one = compared.statement
     if not claim.clause.stance.opposes(one.clause.stance):
+        return False
+    is_denied_after = not one.clause.stance.is_negative and not one.denied_after.isdisjoint(claim.clause.denied)
+    if claim.clause.stance.is_negative and is_denied_after:
         return False
     if compared.is_verbatim:
         return True

@@ -15,12 +15,13 @@ from decimal import Decimal
 from itertools import combinations, permutations, product
 from typing import Final
 
-from qianxun.answer.verify.lapses import Derivation, is_clock_after, is_day_after, lapses
+from qianxun.answer.verify.lapses import Derivation, ages, dated, is_clock_after, is_day_after, lapses
 from qianxun.answer.verify.rounding import Hedge, is_rounded
 from qianxun.text.chinese import fold
 from qianxun.text.figures import Clock, Day, Figure, Number, Share, amount, figures, measured
 
 MOST: Final = 40  # figures that are worked with: with more of them any number follows from some two
+MOST_DATES: Final = 3  # of which one is surely that at which somebody is so old
 MOST_TWICE: Final = 16  # … in two steps
 FEW: Final = 3  # of a kind, of which any may be meant
 LIKELY: Final = 0.35  # results near a figure, of the numbers that may be there: a clause that says that it computes
@@ -91,6 +92,8 @@ def _from(
     wanted = _Wanted(figure, hedge)
     clause = clause_of(figure, fold(text))
     computes, is_result = _COMPUTES.search(clause) is not None, _RESULTS.search(clause) is not None
+    if any(map(wanted.is_met, ages(figure, pool, text))):
+        return "possibly" if len(dated(pool)) > MOST_DATES else "surely"
     if any(map(wanted.is_met, lapses(figure, pool, shown))):
         if computes:
             return "surely"

@@ -11,7 +11,14 @@ from functools import cached_property
 from typing import Final
 
 from qianxun.answer.verify.counting import is_counted
-from qianxun.answer.verify.derivation import clause_of, derived, follows_rule, is_computing, is_miscalculated, supposed
+from qianxun.answer.verify.derivation import (
+    clause_of,
+    derived,
+    follows_rule,
+    is_computing,
+    is_miscalculated,
+    supposed,
+)
 from qianxun.answer.verify.lapses import Derivation
 from qianxun.answer.verify.misplaced import (
     FEWEST,
@@ -52,6 +59,7 @@ COPIED: Final = 0.9  # of all that is around it: a sentence of the source with a
 MOST_FIGURES: Final = 40  # of a sentence that are each compared with all of the evidence: more take seconds
 MOST_RESULTS: Final = 12  # figures of a sentence that are tried as results: what has more works nothing out
 MOST_EXAMPLES: Final = 3  # figures of a made-up case, its result among them
+LIKE: Final = 0.5  # … and so much where the figure stands there as well, but of something else
 ALIKE: Final = 0.75  # of the pairs of characters around a figure are around another in the source
 
 
@@ -167,8 +175,18 @@ def ungrounded(
     if found.wrong:
         return found
     misled = [one for one in _misplaced(sentence, evidence, query) if not _is_result(one, sentence, evidence, of_rows)]
-    doubtful = [one for one in misled if _may_be_result(one, sentence, evidence)]
+    doubtful = [
+        one for one in misled if not _is_like_rival(one, sentence, evidence) or _may_be_result(one, sentence, evidence)
+    ]
     return Ungrounded(tuple(one for one in misled if one not in doubtful), (*found.doubtful, *doubtful))
+
+
+def _is_like_rival(figure: Figure, sentence: str, evidence: Evidence) -> bool:
+    """Returns True if a source has another figure in much the same words as the sentence has this one: of what is told
+    in other words it is not sure which figure is meant."""
+    rivals = [place.clause for places in evidence.prose for place in places if is_rival(figure, place.figure)]
+    own = [one.clause for one in occurrences(sentence) if one.figure == figure]
+    return any(len(clause & rival) >= LIKE * len(clause) for clause in own for rival in rivals)
 
 
 def _not_worked_out(
@@ -181,10 +199,12 @@ def _not_worked_out(
     for figure in missing[:MOST_RESULTS]:
         given = [one for one in figures(sentence) if one not in left]
         result: Derivation = "no"
-        if not _is_instead(figure, sentence, evidence):
+        if not is_instead(figure, sentence, evidence):
             result = _derived(figure, sentence, evidence, of_rows, given)
             if result == "no" and _follows_rule(figure, sentence, evidence, given):
                 result = "possibly"
+        if result == "no" and is_undated(figure, evidence):
+            result = "possibly"
         if result != "no" or _is_row_count(figure, of_rows):
             left.remove(figure)
         if result == "possibly":
@@ -199,7 +219,7 @@ def _not_worked_out(
 def _is_worked_example(wrong: Sequence[Figure], sentence: str, evidence: Evidence) -> bool:
     """Returns True if a sentence makes up a case, and one of its figures is what a source's rule makes of the others:
     花了1200元能赔700元, where 70% are paid above 200元."""
-    if not 2 <= len(wrong) <= MOST_EXAMPLES or any(_is_instead(one, sentence, evidence) for one in wrong):
+    if not 2 <= len(wrong) <= MOST_EXAMPLES or any(is_instead(one, sentence, evidence) for one in wrong):
         return False
     given = [one for one in figures(sentence) if one not in wrong]
     return any(
@@ -279,7 +299,7 @@ def _rules(figure: Figure, sentence: str, evidence: Evidence) -> list[SourceRule
     ]
 
 
-def _is_instead(figure: Figure, sentence: str, evidence: Evidence) -> bool:
+def is_instead(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     """Returns True if a source has another figure in the same words: it is not worked out, but wrong."""
     places = [place for places in evidence.prose for place in places if is_rival(figure, place.figure)]
     computes = is_computing(figure, sentence)
@@ -395,6 +415,18 @@ def has_day(day: Day, evidence: Evidence) -> bool:
     if day.month is None and day.year is None and _lasts(day, evidence):
         return True
     return any(_covers(known, day, evidence.years) for known in evidence.days)
+
+
+def is_undated(figure: Figure, evidence: Evidence) -> bool:
+    """Returns True if a year may be that of a source which names none, and has the month and the day."""
+    if not isinstance(figure, Day) or figure.year is None:
+        return False
+    for text in evidence.texts:
+        alone = Evidence.of((text,))
+        has_rest = figure.month is None or has_day(replace(figure, year=None), alone)
+        if has_rest and not any(day.year for day in alone.days):
+            return True
+    return False
 
 
 def _lasts(day: Day, evidence: Evidence) -> bool:

@@ -18,6 +18,7 @@ Derivation: TypeAlias = Literal["surely", "possibly", "no"]
 T = TypeVar("T", Day, Clock)
 
 MOST: Final = 16  # dates or times that are compared: with more of them any lapse is between some two
+MOST_DATES: Final = 60  # on which an age is reckoned
 LONGEST: Final = 3_000  # days, months or years from one date to another
 _NEXT_DAY: Final = re.compile("次日|翌日|第二天|隔天|隔日")
 _ANY_YEAR: Final = 2023  # of two dates without one
@@ -49,6 +50,15 @@ def lapses(figure: Number | Share, pool: Sequence[Figure], shown: Sequence[Figur
         for begin, end in _shown_first(own, clocks):
             for since, until in product(begin.minutes, end.minutes):
                 yield float(amount(Decimal((until - since) % _DAY_MINUTES), "分钟"))
+
+
+def ages(figure: Number | Share, pool: Sequence[Figure], text: str) -> Iterator[float]:
+    """How old somebody who is born on a date of the pool is on the others."""
+    if not isinstance(figure, Number) or figure.unit not in ("岁", "周岁"):
+        return
+    days = dated(pool)[:MOST_DATES]
+    born = [one for one in days if f"{one.written}出生" in text or f"生于{one.written}" in text]
+    yield from (age for first in born for last in days for age in _between(first, last, ""))
 
 
 def _shown_first(shown: Sequence[T], pool: Sequence[T]) -> Iterator[tuple[T, T]]:

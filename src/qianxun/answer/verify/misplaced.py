@@ -218,7 +218,7 @@ def misplaced(sentence: str, source: Sequence[Occurrence], query: str = "", name
             for place in source
             if is_rival(one.figure, place.figure) and not any(is_same(other, place.figure) for other in beside)
         ]
-        if not own or not rivals:
+        if not own or not rivals or any(not place.words for place in own):  # a date below a judgment is of all of it
             continue
         words = {word: level for word, level in one.words.items() if word not in common}
         if sum(level >= CLAUSE and word[0] != "#" for word, level in words.items()) < FEWEST - 1:

@@ -66,8 +66,10 @@ def of_another_name(sentence: str, sources: tuple[str, ...]) -> str:
 def _otherwise(sentence: str, texts: tuple[str, ...], names: frozenset[str], *, of_whom: bool) -> str:
     """``of_whom``: who is named before a clause is meant in it as well."""
     statements = cache(partial(_statements, names))  # of long texts, which nothing else remembers
+    subject: frozenset[str] = frozenset()
     for clause in _CLAUSE.findall(sentence)[:MOST_CLAUSES]:
-        named = _named(clause, names)
+        named, before = _named(clause, names), subject
+        subject = frozenset(named) or subject
         if len(named) == _TWO and (other := _reversed(named, clause, map(statements, texts), names)):
             return other
         if len(named) != 1 or not any(named[0] in text for text in texts):
@@ -75,6 +77,8 @@ def _otherwise(sentence: str, texts: tuple[str, ...], names: frozenset[str], *, 
         for text in texts:
             if other := _misassigned(named[0], clause, text, names):
                 return other
+        if before and not clause.strip().startswith(named[0]):
+            continue  # 丁小海洒下油污，是陶桂英受伤的原因: said of whom the clause before names
         if other := _of_another(named[0], _pairs(clause, names), map(statements, texts), names, of_whom=of_whom):
             return other
     return ""

@@ -10,7 +10,8 @@ from typing import Final
 from qianxun.answer.dates import date_of
 from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.contradiction import contradicted
-from qianxun.answer.verify.grounding import Evidence, is_in, ungrounded, unsupported
+from qianxun.answer.verify.grounding import Evidence, is_in, is_instead, ungrounded, unsupported
+from qianxun.answer.verify.near_copies import altered
 from qianxun.answer.verify.other_names import of_another_name
 from qianxun.answer.verify.parallel_clauses import exchanged
 from qianxun.answer.verify.row_cells import contradicted_by_row
@@ -97,7 +98,7 @@ def check(
         wrong = wrong or figures_found.doubtful
     if wrong:
         figures_ = "、".join(dict.fromkeys(figure.written for figure in wrong))
-        if all_cited and all(_is_in_query(figure, query, evidence) for figure in wrong):
+        if all_cited and all(_is_in_query(figure, query, checked, evidence) for figure in wrong):
             flag = Flag("unsupported_number", text, f"问题里的 {figures_} 在所引资料中没有写明")
             return Checked(all_cited, (*sentence.flags, flag))
         reason = f"所引资料中没有 {figures_}" if all_cited else f"没有引用资料，无从核对 {figures_}"
@@ -142,7 +143,8 @@ def _is_found(text: str, evidence: Evidence) -> bool:
 def _opposite(text: str, evidence: Evidence, query: str) -> str:
     """What the sources say instead; "" where nothing contradicts a sentence."""
     return (
-        contradicted(text, evidence.texts, query)
+        altered(text, evidence.texts)
+        or contradicted(text, evidence.texts, query)
         or contradicted_by_row(text, evidence.texts)
         or of_another_name(text, evidence.texts)
         or exchanged(text, evidence.texts)
@@ -157,10 +159,10 @@ def _evidence_of(text: str, cited: Sequence[Passage]) -> str:
     return best.strip()[:_LONGEST_EVIDENCE]
 
 
-def _is_in_query(figure: Figure, query: str, evidence: Evidence) -> bool:
-    """A year of the question, repeated in the answer, where the sources name no other year."""
-    is_year = isinstance(figure, Day) and figure.month is None and figure.day is None
-    return is_year and not evidence.years and is_in(figure, "", Evidence.of((query,)))
+def _is_in_query(figure: Figure, query: str, text: str, evidence: Evidence) -> bool:
+    """A year or a date of the question, repeated in the answer, where no source has another in the same words."""
+    is_dated = isinstance(figure, Day) and figure.year is not None
+    return is_dated and is_in(figure, "", Evidence.of((query,))) and not is_instead(figure, text, evidence)
 
 
 def _evidence(cited: Sequence[Passage], today: str = "") -> Evidence:

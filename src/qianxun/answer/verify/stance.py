@@ -14,6 +14,7 @@ from qianxun.text.chinese import grams
 
 _SCOPE: Final = 5  # characters after a denial that it surely denies
 _EITHER_WAY: Final = r"([\u4e00-\u9fff])[不没]\1"  # 去不去, 交没交: leaves it open
+_DISAGREES: Final = "(?!不同意)"  # 不同 denies nothing, 不同意 does
 _DOUBLE: Final = 4  # characters between the ends of two denials that undo each other: 不可不, 没有人不
 _DENIED: Final = (
     "(?:并?不|不会|不能|不得|不可|不应当?|不宜|不许|没有?|未|并未)"  # 不会多过, 没有超过: a bound, no denial
@@ -117,7 +118,7 @@ def lexicon() -> Lexicon:
     compared = [word for word, (number, _) in sides.items() if number == 0]
     idle = _any_of(f"{read['negation']['idle']} {modality['idle']}")
     return Lexicon(
-        idle=re.compile(f"{idle.pattern}|{_EITHER_WAY}"),
+        idle=re.compile(f"{_DISAGREES}(?:{idle.pattern})|{_EITHER_WAY}"),
         negation=_any_of(read["negation"]["words"]),
         turning=_any_of(f"{modality['forbid']} {modality['exempt']}"),
         modal=_any_of(f"{modality['oblige']} {modality['permit']}"),
