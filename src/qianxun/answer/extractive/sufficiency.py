@@ -143,6 +143,8 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     if evidence.sides:
         best = max(scored.fit for side in evidence.sides for scored in side.scored)
         missing = "、".join(side.name for side in evidence.sides if not side.scored)
+        if missing and cue("comparison.which").search(query.folded):  # there is nothing to compare with
+            return Sufficiency(False, best, f"资料没有讲到：{missing}")
         return Sufficiency(True, best, f"资料没有讲到：{missing}" if missing else "")
     fit = _fit(query, evidence.scored)
     words = [term.text for term in query.terms]
@@ -264,7 +266,9 @@ def _lacks_attribute(evidence: ReadEvidence) -> bool:
         return query.kind == "fact" and bool(unknown)
     compounds = (term.parts for term in query.terms if term.parts)
     return any(
-        first in unknown and all(line_coverage(word, best) >= SHORT for word in rest) for first, *rest in compounds
+        part in unknown and any(line_coverage(word, best) >= SHORT for word in parts[at + 1 :])
+        for parts in (() if query.is_why else compounds)
+        for at, part in enumerate(parts)
     )
 
 
