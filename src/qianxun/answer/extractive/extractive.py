@@ -127,11 +127,11 @@ def _with_list(query: EvidenceQuery, picked: list[ScoredLine], usable: Sequence[
 
 def _section(query: EvidenceQuery, usable: Sequence[ScoredLine]) -> list[ScoredLine]:
     """Where what a section is called is asked for as a whole, all of that section: 总结…的出院医嘱, 诉讼请求是什么."""
-    asked = query.folded if query.kind == "summary" else "".join(_WHOLE.findall(query.folded))
-    if not asked:
+    wanted = query.folded if query.kind == "summary" else "".join(_WHOLE.findall(query.folded))
+    if not wanted:
         return []
     of_all = [one for one in usable if all(map(one.line.is_of, query.names))] or usable
-    own = [one for one in of_all if _is_called(one.line, asked)]
+    own = [one for one in of_all if _is_called(one.line, wanted)]
     return own[: MOST["summary"]] if query.kind == "summary" or len(own) <= _SHORT_SECTION else []
 
 
