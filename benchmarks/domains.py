@@ -9,7 +9,8 @@ by somebody else; only ``third`` was looked at. So were ``fourth`` and ``fourth_
 manual, a price list, a judgment, a hospital's record …), later and with more questions in everyday words or without an
 answer; ``fourth`` was looked at after it had been measured once; and ``fifth`` and ``fifth_kept`` (annual reports, a
 rental case, discharge records, pet insurance, a manual, news …), a third of whose questions have no answer; and
-``sixth`` and ``sixth_kept`` (a community's rules, a pet's record, a contract, a price list …). Their
+``sixth`` and ``sixth_kept`` (a community's rules, a pet's record, a contract, a price list …). ``seventh`` and
+``seventh_kept`` are judgments and hospital records alone, asked in the manner of ``rageval_zh_fin``. Their
 ``sentences.jsonl`` are right and wrong ones for the check.
 ``ingest.jsonl`` asks of the files under ``../shared/data/ingest``; it has no text of theirs beyond the fact that is
 expected.
@@ -68,6 +69,7 @@ IS_TUNED = frozenset(
         "own_fourth",
         "own_fifth",
         "own_sixth",
+        "own_seventh",
         "laws_open",
         "office_open",
         "pages_open",
@@ -87,6 +89,8 @@ NAMES = (
     "own_fifth_kept",
     "own_sixth",
     "own_sixth_kept",
+    "own_seventh",
+    "own_seventh_kept",
     *FILES,
     "pages_open",
     "pages_kept",

@@ -205,7 +205,7 @@ class AnswerGenerator:
                 return in_parts
         evidence = _read(_Offered(query, given.passages, given.tie))
         sufficiency = enough(evidence, self.likeness)
-        if evidence.sides:
+        if evidence.sides and sufficiency:
             missing = [side.name for side in evidence.sides if not side.scored]
             return sufficiency, _joined(extract_sides((side.query, side.scored) for side in evidence.sides), missing)
         quoted = extract(evidence.query, evidence.scored) if sufficiency else ()

@@ -37,6 +37,7 @@ _CODE: Final = re.compile(r"(?=.*[a-z])(?=.*\d)[a-z\d][a-z\d_./\-]*")  # ht-009
 _MEASURING: Final = re.compile("(?:总?[量额数率值]|罪)$")
 _SHORTEST_NAME: Final = 3
 _PARTS: Final = re.compile(r"[\s()（）《》〈〉【】\[\]_\-—:：,，、·|/]+")
+_PLACE: Final = re.compile("^[^\\W\\d_]{2,5}?[省市州](?=[^\\W\\d_]{2,8}[区县市])")
 _RUNS_ON: Final = re.compile("[^\\W_的和与及在对于据合较比从由被把向为是]")
 
 
@@ -197,6 +198,7 @@ def named_documents(folded: str, doc_names: Iterable[str]) -> tuple[str, ...]:
     """The names of documents in a question, as it writes them, in its order: whole, or how they begin, or how a part of
     them does: 王强 of 刑事判决书（王强盗窃案）."""
     whole = dict.fromkeys(map(_bare, doc_names))
+    whole |= dict.fromkeys(_PLACE.sub("", name) for name in whole)  # 玉屏区人民法院 of 临川市玉屏区人民法院
     found = {start for name in whole if _is_name(start := _start_in(name, folded), name)}
     parts = [part for name in whole if len(split := _PARTS.split(name)) > 1 for part in split if part]
     found |= {start for part in parts if _is_part(start := _start_in(part, folded), part)}

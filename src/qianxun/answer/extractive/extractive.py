@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
+from qianxun.answer.extractive.passage_lines import Line
 from qianxun.answer.extractive.sentence_scores import ScoredLine, coverage
 from qianxun.answer.extractive.tiers import bounds_quantity
 from qianxun.answer.verify.plain_text import quotable
@@ -52,6 +53,14 @@ ON_NAMED: Final = 0.6  # of that, where all lines are of the document that the q
 REFERS_BACK: Final = re.compile(
     "(?:因此|同时|此外|然而|但|而)?[，,]?(?:这|该|此(?!外)|上述|以上|前[款项条]|其中|他|她|它|其(?!次|他))"
 )
+_NUMBER: Final = re.compile(
+    r"(?:第?[一二三四五六七八九十\d]{1,3}[章节条、.．)）]?|[(（][一二三四五六七八九十\d]{1,3}[)）])\s{0,4}"
+)
+_WHOLE: Final = re.compile(
+    "([\\u4e00-\\u9fff]{2,10}?)(?:情况|内容)?[,，]?(?:分别|各自|各)?"
+    "(?:是什么|有哪些|包括哪些|是怎样的|如何)[\\s?？。]{0,9}$"
+)
+_SHORT_SECTION: Final = 6  # lines of one that answers a question for a fact
 _CANDIDATES: Final = 80  # lines that are compared with each other
 _LONGEST: Final = 600  # characters of a line that is shown: more is not a sentence
 
@@ -78,14 +87,12 @@ def extract(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> tuple[Quoted,
     usable = _usable(scored)
     before = {one.line.at + 1: one for one in usable}
     if query.kind == "comparison" and len(query.names) > 1:
-        sides = [
-            _picked(query, [one for one in usable if name in one.line.name or name in one.line.folded])
-            for name in query.names
-        ]
+        about = [[one for one in usable if name in one.line.name or name in one.line.folded] for name in query.names]
+        sides = [_section(query, own) or _picked(query, own) for own in about]
         chosen = [one for side in sides for one in _understood(side, before)]
         chosen = list({one.line.at: one for one in chosen}.values())
     else:
-        picked = _with_list(query, _picked(query, usable), usable)
+        picked = _section(query, usable) or _with_list(query, _picked(query, usable), usable)
         chosen = _understood([*picked, *_bounds(query, picked, usable)], before)
     return _quoted(chosen, query.kind in ("summary", "comparison"))
 
@@ -95,7 +102,8 @@ def extract_sides(sides: Iterable[tuple[EvidenceQuery, Sequence[ScoredLine]]]) -
     chosen: dict[int, ScoredLine] = {}
     for query, scored in sides:
         usable = _usable(scored)
-        picked = _understood(_picked(query, usable), {one.line.at + 1: one for one in usable})
+        before = {one.line.at + 1: one for one in usable}
+        picked = _understood(_section(query, usable) or _picked(query, usable), before)
         chosen.update((one.line.at, one) for one in picked if one.line.at not in chosen)
     return _quoted(list(chosen.values()), may_list=True)
 
@@ -115,6 +123,29 @@ def _with_list(query: EvidenceQuery, picked: list[ScoredLine], usable: Sequence[
     if not query.is_list or not picked or picked[0].line.list_at < 0:
         return picked
     return [one for one in usable if one.line.list_at == picked[0].line.list_at][:_MOST_ITEMS]
+
+
+def _section(query: EvidenceQuery, usable: Sequence[ScoredLine]) -> list[ScoredLine]:
+    """Where what a section is called is asked for as a whole, all of that section: 总结…的出院医嘱, 诉讼请求是什么."""
+    wanted = query.folded if query.kind == "summary" else "".join(_WHOLE.findall(query.folded))
+    if not wanted:
+        return []
+    of_all = [one for one in usable if all(map(one.line.is_of, query.names))] or usable
+    own = [one for one in of_all if _is_called(one.line, wanted)]
+    return own[: MOST["summary"]] if query.kind == "summary" or len(own) <= _SHORT_SECTION else []
+
+
+def _bare_heading(line: Line) -> str:
+    """Of the innermost section, without its number."""
+    heading = line.heading.rpartition("\n")[2]
+    number = _NUMBER.match(heading)
+    return heading[number.end() :] if number else heading
+
+
+def _is_called(line: Line, folded: str) -> bool:
+    """Returns True if the section or the paragraph that a line stands in has its name in a question."""
+    names = (_bare_heading(line), line.label)
+    return any(len(name) > 1 and name in folded for name in names)
 
 
 def _usable(scored: Sequence[ScoredLine]) -> list[ScoredLine]:
@@ -200,7 +231,7 @@ def _worth(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> dict[int, flo
         return {
             one.line.at: one.choice
             * (1 - _BY_SCORE * (1 - one.line.passage.score))
-            * (claim if cue("claim.any").search(one.line.folded) else 1.0)
+            * (claim if _is_claim(one.line) else 1.0)
             for one in offered
         }
     topics: dict[int, float] = {}
@@ -216,6 +247,12 @@ def _worth(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> dict[int, flo
         one.line.at: topics[one.line.at] * _informative(one, query.kind) if topics[one.line.at] >= least else 0.0
         for one in offered
     }
+
+
+def _is_claim(line: Line) -> bool:
+    """Returns True if a line only reports what somebody claims or asks for: it says so, or its section is called so."""
+    called = "\n".join((line.heading.rpartition("\n")[2], line.label, line.folded))
+    return bool(cue("claim.any").search(called)) and not cue("claim.found").search(line.folded)
 
 
 def _informative(scored: ScoredLine, kind: AnswerKind) -> float:

@@ -25,6 +25,8 @@ _STATES: Final = re.compile(rf"\S\s*[:：]\s*\S|(?:{joined('subject.role')})\s+\
 _ITEM: Final = re.compile(
     r"\s*(?:[（(][一二三四五六七八九十\d]{1,3}[)）]|[①-⑳]|\d{1,2}[、.．)）](?!\d)|[一二三四五六七八九十]{1,3}、|[-*•·–])\s*\S"
 )
+# 既往史：… or 【证据】…: what a paragraph is called, all of its sentences are about.
+_LABEL: Final = re.compile(r"\s*(?:【([^【】\n]{2,12})】|\*\*([^*\n]{2,12})\*\*|([\u4e00-\u9fff]{2,8})[：:](?!\s*$))")
 _NUMBERED: Final = re.compile(r"\s*(\d{1,2})[、.．)）]")
 _OPENS: Final = re.compile(r"[：:]\s*$|(?:如下|下列|以下)[^。]{0,16}[。：:]?\s*$")
 _ROW: Final = re.compile(r"\s*\|.*\|\s*")
@@ -53,6 +55,7 @@ class Line:
     opening: int = -1  # of an item: the place of the line that opens its list (有下列情形之一的：)
     opened: str = ""  # … and that line, folded
     list_at: int = -1  # of an item: the place of the first one of its list
+    label: str = ""  # what its paragraph is called, folded: 既往史
 
     @property
     def is_row(self) -> bool:
@@ -75,6 +78,7 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
         heading = "\n".join(headings)
         sentences = _sentences(passage.text)
         opening, opened, list_at, number = -1, "", -1, 0
+        label, ended = "", 0
         setting = "\n".join([*sorted(titles), *(folded for _, _, folded, row in sentences if row is None)])
         for start, text, folded, row in sentences:
             is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text) and not _STATES.search(text)
@@ -84,18 +88,27 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
                 heading = heading if folded in titles else "\n".join((*headings, folded))
                 list_at = -1
                 continue
+            if "\n" in passage.text[ended:start] or not ended:
+                label = _label(text) if row is None else ""
+            ended = start + len(text)
             earlier = "" if row else before  # a row is complete by itself
             around_row = setting if row else ""
             is_item = row is None and (_ITEM.match(text) is not None or _goes_on(text, number if list_at >= 0 else 0))
             number = int(counted.group(1)) if is_item and (counted := _NUMBERED.match(text)) else 0
             opening, opened = (opening, opened) if is_item else (-1, "")
             list_at = (len(found) if list_at < 0 else list_at) if is_item else -1
-            place = (passage, start, len(found), row, around_row, heading, opening, opened, list_at)
+            place = (passage, start, len(found), row, around_row, heading, opening, opened, list_at, label)
             found.append(Line(text, folded, earlier, first, around, name, *place))
             if row is None and not is_item and _OPENS.search(text):
                 opening, opened = len(found) - 1, folded
             before, first = folded, first or ("" if row else folded)
     return found
+
+
+def _label(text: str) -> str:
+    """What the paragraph is called that a sentence begins, folded; "" where it is not called anything."""
+    found = _LABEL.match(text)
+    return fold(next(filter(None, found.groups()))) if found else ""
 
 
 def _goes_on(text: str, number: int) -> bool:

@@ -143,6 +143,9 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     if evidence.sides:
         best = max(scored.fit for side in evidence.sides for scored in side.scored)
         missing = "、".join(side.name for side in evidence.sides if not side.scored)
+        unknown = [side.name for side in evidence.sides if not side.scored and not _is_known(side.name, evidence)]
+        if unknown and cue("comparison.which").search(query.folded):  # there is nothing to compare with
+            return Sufficiency(False, best, f"资料没有讲到：{'、'.join(unknown)}")
         return Sufficiency(True, best, f"资料没有讲到：{missing}" if missing else "")
     fit = _fit(query, evidence.scored)
     words = [term.text for term in query.terms]
@@ -160,6 +163,10 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     if is_enough and lacks_result:
         return Sufficiency(False, fit, "资料写了有关的数，没有写出所问的结果")
     return Sufficiency(False, fit, f"资料没有讲到：{missing}" if missing else "资料讲到了这些，但没有讲到所问的内容")
+
+
+def _is_known(name: str, evidence: ReadEvidence) -> bool:
+    return any(one.line.is_of(fold(name)) for one in evidence.scored)
 
 
 def _states_result(scored: Sequence[ScoredLine]) -> bool:
@@ -264,7 +271,9 @@ def _lacks_attribute(evidence: ReadEvidence) -> bool:
         return query.kind == "fact" and bool(unknown)
     compounds = (term.parts for term in query.terms if term.parts)
     return any(
-        first in unknown and all(line_coverage(word, best) >= SHORT for word in rest) for first, *rest in compounds
+        part in unknown and any(line_coverage(word, best) >= SHORT for word in parts[at + 1 :])
+        for parts in (() if query.is_why else compounds)
+        for at, part in enumerate(parts)
     )
 
 
