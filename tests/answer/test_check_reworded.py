@@ -114,3 +114,24 @@ def test_what_the_source_does_not_speak_of_is_kept_and_marked(sentence: str) -> 
     assert found.accepted
     assert found.verdict == "not_found"
     assert checked("患者的父亲患有高血压。", VISIT).verdict == "supported"
+
+
+DISPUTE = "崔某主张现金交付10,000元，未提交证据，本院不予认定。案件受理费3,900元，减半收取1,950元，由被告齐某负担。"
+WARD = """入院记录（卢某）
+主治医师王建国查房。初步诊断：社区获得性肺炎；Ⅰ型呼吸衰竭。
+突发胸骨后压榨性疼痛4小时不缓解。腹痛、发热、呕吐及时就诊。"""
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("崔某未能证明现金交付10,000元。", DISPUTE),  # what somebody claims is no fact
+        ("江陵县人民法院的案件受理费更高，减半收取1,950元。", DISPUTE + "江陵县人民法院"),  # 1,950 is one figure
+        ("突发胸骨后压榨性疼痛4小时。", WARD),  # what is denied, 缓解, is not said
+        ("不适及时就诊。", WARD),
+        ("卢某为Ⅰ型呼吸衰竭。", WARD),  # of the patient, though below the doctor's name
+    ],
+)
+def test_what_is_denied_or_named_beside_it_is_not_taken_for_the_opposite(sentence: str, source: str) -> None:
+    passage = Passage(1, "d", "资料", "c", source)
+    assert check(Sentence(sentence, (1,)), [passage]).accepted

@@ -40,14 +40,14 @@ MOST_CLAIMS: Final = 40  # clauses of a sentence that are compared
 MOST_ITEMS: Final = 40  # of a list, each read with all the figures of its clause
 SOURCE_CHARACTERS: Final = 200_000  # of all that a sentence cites; what is beyond is not compared
 
-_CLAUSE: Final = re.compile(r"(?:[^，,：:|]|(?<=\d)[:：](?=\d))+")  # 14:10 is one
+_CLAUSE: Final = re.compile(r"(?:[^，,：:|]|(?<=\d)[,:：](?=\d))+")  # 14:10 is one, and so is 1,950
 _ASIDE: Final = re.compile(r"[(（]([^()（）\n]{1,80})[)）]")  # 滤网（选配）不可水洗: a clause of its own
 _SENTENCE: Final = re.compile(r"[^。！？!?；;\n]+")
 _INTERROGATIVE: Final = re.compile("吗|呢|么|是否|能否|可否|能不能|可不可以|是不是|有没有|会不会|要不要|请问")
 _TURNED: Final = re.compile(
     "才|除非|除了|除[^，。]{1,15}外|否则|不然|例外|要么|就[^，。]{0,2}不|不[^，。]{1,12}不"
 )  # 只有…才, 除…外
-_REPORTED: Final = re.compile("请求|主张|诉称|辩称|上诉称|建议|指控|传闻|质疑")  # what somebody wants is no fact
+REPORTED: Final = re.compile("请求|主张|诉称|辩称|上诉称|建议|指控|传闻|质疑")  # what somebody wants is no fact
 _ORDER: Final = re.compile(
     r"先(?P<first>[^。！？!?；;\n先]{2,40}?)[，,]?(?:再|然后|随后|而?后|之后)(?P<last>[^。！？!?；;，,\n]{2,40})"
 )
@@ -123,7 +123,7 @@ def _statements(text: str) -> Iterator[Statement]:
     asides = [aside for aside in _ASIDE.findall(folded) if len(aside) > FEWEST + 2]
     for sentence in _SENTENCE.findall("\n".join((_ASIDE.sub("", folded), *asides))):
         before: frozenset[str] = frozenset()
-        is_reported = _REPORTED.search(sentence) is not None
+        is_reported = REPORTED.search(sentence) is not None
         is_comparison = len({one for one in read_figures(sentence) if isinstance(one, Number)}) > 1
         parts = _CLAUSE.findall(sentence)
         for at, part in enumerate(parts):
@@ -196,7 +196,7 @@ def _opposes(claim: Statement, compared: Compared) -> bool:
     if claim.clause.stance.is_negative and is_denied_after:
         return False
     if compared.is_verbatim:
-        return True
+        return _is_denial_met(claim, one, is_verbatim=True)
     if claim.clause.is_mixed or one.clause.is_mixed:
         return False
     if claim.is_turned or (one.is_reported and not claim.is_reported):
@@ -213,12 +213,16 @@ def _opposes(claim: Statement, compared: Compared) -> bool:
     return len(matter & claim.context) >= SAME_MATTER * len(matter) and _is_denial_met(claim, one)
 
 
-def _is_denial_met(claim: Statement, one: Statement) -> bool:
-    """Returns True if what one of them denies is what the other says."""
+def _is_denial_met(claim: Statement, one: Statement, *, is_verbatim: bool = False) -> bool:
+    """Returns True if what one of them denies is what the other says: 疼痛4小时 is no opposite of 疼痛4小时不缓解. Of
+    two that are otherwise the same, a denial may be of all that they say."""
     if claim.clause.stance.is_negative == one.clause.stance.is_negative:
         return True
     denying, other = (claim, one) if claim.clause.stance.is_negative else (one, claim)
-    return not denying.clause.denied.isdisjoint(other.words)
+    denied, sides = denying.clause.denied, denying.clause.stance.sides
+    return not denied.isdisjoint(other.words) or (
+        is_verbatim and not denied and (not sides or _takes_side(other, denying))
+    )
 
 
 def _cover(

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from qianxun.answer.verify.contradiction import REPORTED
 from qianxun.answer.verify.derivation import is_computing
 from qianxun.answer.verify.misplaced import is_rival
 from qianxun.answer.verify.other_names import SOURCE_CHARACTERS, names_in
@@ -140,7 +141,8 @@ def _altered(claim: Read, known: Known) -> str:
         return ""
     nearest = max(alike, key=lambda one: (one.alike, -len(one.source.text)))
     gaps = [gap for gap in nearest.gaps if not _is_addition(gap, known)]
-    if len(gaps) > MOST_GAPS or not _is_copy(nearest):
+    is_claimed = REPORTED.search(nearest.source.text) is not None and not REPORTED.search(claim.text)
+    if len(gaps) > MOST_GAPS or not _is_copy(nearest) or is_claimed:
         return ""
     if _is_swapped(gaps) and not _TWO_WAY.search(claim.text):
         return nearest.source.text

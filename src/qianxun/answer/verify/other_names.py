@@ -21,7 +21,7 @@ FEW: Final = 4  # … and below which all of them must be there
 SOURCE_CHARACTERS: Final = 20_000
 LINE_CHARACTERS: Final = 500  # before a clause or a sentence, in which its subject is looked for
 MOST_CLAUSES: Final = 40  # of a sentence
-_CLAUSE: Final = re.compile(r"[^，,；;。！？!?\n]+")
+_CLAUSE: Final = re.compile(r"(?:[^，,；;。！？!?\n]|(?<=\d),(?=\d))+")
 _SENTENCE: Final = re.compile(r"[^；;。！？!?\n]+")
 _LINE: Final = re.compile(r"[^\n]+")
 _FIELD: Final = re.compile(r"[ \t\u3000](?=[^\s：:，,。；;]{2,10}[：:])")  # 姓名：郝建平 性别：男
@@ -51,6 +51,7 @@ class _Statement:
     pairs: frozenset[str]
     names: frozenset[str]
     is_clause: bool
+    is_inferred: bool  # named in its line alone, as one of those that a record is about may be
 
 
 def of_another_name(sentence: str, sources: tuple[str, ...]) -> str:
@@ -109,9 +110,12 @@ def _of_another(
     *,
     of_whom: bool,
 ) -> str:
-    """Clauses come before the sentence that they are part of: what they say is more exactly of whom they name."""
+    """Clauses come before the sentence that they are part of: what they say is more exactly of whom they name. In a
+    document that speaks of ``name``, what does not say of whom it is may be of that one: a patient's diagnosis, below
+    the doctor who made it."""
     rival = ""
     for statements in sources if len(claim) >= FEWEST else ():
+        speaks_of = any(name in statement.text for statement in statements)
         for statement in statements:
             shared = len(claim & statement.pairs)
             near = NEAR if len(claim) >= FEW else 1.0
@@ -122,7 +126,9 @@ def _of_another(
             if name in statement.text or name in statement.names:
                 if statement.is_clause or not rival:
                     return ""
-            elif (is_near or is_part) and (statement.names if of_whom else _has_sibling(name, statement.text, names)):
+                continue
+            is_of_other = statement.names if of_whom else _has_sibling(name, statement.text, names)
+            if (is_near or is_part) and is_of_other and not (of_whom and statement.is_inferred and speaks_of):
                 rival = rival or statement.text.strip()
     return rival
 
@@ -168,10 +174,15 @@ def _read(text: str, names: frozenset[str]) -> Iterator[_Statement]:
             whole, line_before = sentence.group(), line.group()[: sentence.end()][-LINE_CHARACTERS:]
             clauses = list(_CLAUSE.finditer(whole))
             if len(clauses) > 1:
-                yield _Statement(whole, _pairs(whole, names), _subjects((whole, line_before), names), False)
+                yield _statement(whole, (whole, line_before), names, is_clause=False)
             for clause in clauses:
                 around = (clause.group(), whole[: clause.end()][-LINE_CHARACTERS:], line_before)
-                yield _Statement(clause.group(), _pairs(clause.group(), names), _subjects(around, names), True)
+                yield _statement(clause.group(), around, names, is_clause=True)
+
+
+def _statement(text: str, around: Sequence[str], names: frozenset[str], *, is_clause: bool) -> _Statement:
+    is_inferred = not any(_named(part, names) for part in around[:-1])
+    return _Statement(text, _pairs(text, names), _subjects(around, names), is_clause, is_inferred)
 
 
 def _subjects(around: Sequence[str], names: frozenset[str]) -> frozenset[str]:
