@@ -115,7 +115,7 @@ def _of_another(
     the doctor who made it."""
     rival = ""
     for statements in sources if len(claim) >= FEWEST else ():
-        speaks_of = any(name in statement.text for statement in statements)
+        is_mentioned = any(name in statement.text for statement in statements)
         for statement in statements:
             shared = len(claim & statement.pairs)
             near = NEAR if len(claim) >= FEW else 1.0
@@ -128,7 +128,7 @@ def _of_another(
                     return ""
                 continue
             is_of_other = statement.names if of_whom else _has_sibling(name, statement.text, names)
-            if (is_near or is_part) and is_of_other and not (of_whom and statement.is_inferred and speaks_of):
+            if (is_near or is_part) and is_of_other and not (of_whom and statement.is_inferred and is_mentioned):
                 rival = rival or statement.text.strip()
     return rival
 
