@@ -22,14 +22,22 @@ from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import SearchOptions, check, params_of
 from qianxun.core.ports import Cache
-from qianxun.core.types import Degraded, Found, Generation, Recall, StepTime
+from qianxun.core.types import Degraded, Found, Generation, Ranking, Recall, StepTime
 from qianxun.records import bases
 from qianxun.retrieve.as_of import resolve_as_of, with_outdated
 from qianxun.retrieve.candidate_pool import unknown_keys
 from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.recall_cache import Lifetimes, cache_key, get_cached, put_cached
-from qianxun.retrieve.rerank_and_tiers import Complete, Order, rerank_and_tiers
+from qianxun.retrieve.rerank_and_tiers import (
+    Complete,
+    Order,
+    TierCriteria,
+    completed,
+    ranking_order,
+    rerank_and_tiers,
+    tier_criteria,
+)
 from qianxun.retrieve.search_log import Journal
 from qianxun.retrieve.timings import Steps
 
@@ -117,6 +125,65 @@ async def brief_recall(
     check_text(text)
     check(options)
     return await _searched(base, text, options, generation, brief=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadRecall:
+    """The candidates of a search by the score they show, before any of them has been read."""
+
+    base: OpenBase
+    serving: Serving
+    generation: Generation
+    candidates: Candidates
+    criteria: TierCriteria
+    ranking: Ranking
+    degraded: tuple[Degraded, ...]
+    steps: tuple[StepTime, ...]
+
+    def complete(self, found: Found) -> Found:
+        return completed(self.candidates.pool, self.criteria, found)
+
+    async def read(self, keys: Sequence[int]) -> list[Found] | None:
+        """These candidates, to be completed. None where one of them, or the best of all, is no result, or the base has
+        changed: then the others may not be what they seem, and all have to be read."""
+        pool, scores = self.candidates.pool, dict(self.ranking.hits_between(0, len(self.ranking)))
+        wanted = list(dict.fromkeys((*self.ranking.keys[:1].tolist(), *keys)))
+        chunks = await pool.chunks(wanted)
+        found_related = self.criteria.found_related(pool)
+        if len(chunks) < len(wanted) or not all(self.criteria.admits(chunk, found_related) for chunk in chunks):
+            return None
+        if self.serving is not self.base.serving or self.generation.index != await self.serving.index.watermark():
+            return None
+        shown = set(keys)
+        found = [Found(chunk, scores[chunk.key], "", {}) for chunk in chunks if chunk.key in shown]
+        return with_outdated(self.base, found)
+
+
+async def unread_recall(
+    base: OpenBase, text: str, options: SearchOptions, generation: Generation | None = None
+) -> UnreadRecall | None:
+    """`brief_recall` for callers that show a page alone, in another order: hundreds of candidates need not be read for
+    it. None where they have to be, because of a reranker or because the index has not taken up yet what was written.
+    Not for questions with rules of people, nor for those that name documents."""
+    check_text(text)
+    check(options)
+    if options.rerank or not options.fuzzy or not await read(base, bases.is_indexed):
+        return None
+    steps = Steps()
+    with base.serving.borrow() as serving:
+        stamp = serving.index.stamp
+        if generation is None or (generation.model, generation.analysis) != (stamp.model, stamp.analysis):
+            generation = await current_generation(base, serving)
+        options = await with_weights(base, serving, options, generation.records)
+        with steps.timed("rewrite"):
+            plan = await plan_query(base, text, options, generation=generation)
+        candidates = await gather(base, serving, plan, options, DEPTH, steps)
+        criteria = await tier_criteria(base, serving, candidates)
+        order = await ranking_order(base, serving, candidates, options, steps)
+        shown = (await order.shown(candidates.pool)).head(options.top_k)
+    degraded = (*candidates.plan.degraded, *candidates.results.degraded)
+    done = (*candidates.results.steps, *steps.done)
+    return UnreadRecall(base, serving, generation, candidates, criteria, shown, degraded, done)
 
 
 async def _searched(
