@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count, islice
 from typing import Final, Protocol, TypeVar
 
@@ -288,10 +289,10 @@ class ModeSearch:
 
     async def first_page(self, found: UnreadRecall, from_graph: Ranking) -> list[Found] | None:
         """The results of `mix` where these and nothing else have to be read for them."""
-        page = mixed(from_graph, found.ranking).head(self.options.top_k)
-        own = await found.read(page.keys[np.isin(page.keys, found.ranking.keys)].tolist())
-        if own is None:
+        ranked = await found.page(partial(mixed, from_graph), self.options.top_k)
+        if ranked is None:
             return None
+        page, own = ranked
         results = Results(self.base, self.plan, self.options.top_k, own, from_graph, complete=found.complete)
         with self.steps.timed("join"):
             await results.add(page)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,7 +26,7 @@ from qianxun.core.types import Degraded, Found, Generation, Ranking, Recall, Ste
 from qianxun.records import bases
 from qianxun.retrieve.as_of import resolve_as_of, with_outdated
 from qianxun.retrieve.candidate_pool import unknown_keys
-from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights
+from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights, without
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.recall_cache import Lifetimes, cache_key, get_cached, put_cached
 from qianxun.retrieve.rerank_and_tiers import (
@@ -143,20 +143,33 @@ class UnreadRecall:
     def complete(self, found: Found) -> Found:
         return completed(self.candidates.pool, self.criteria, found)
 
-    async def read(self, keys: Sequence[int]) -> list[Found] | None:
-        """These candidates, to be completed. None where one of them, or the best of all, is no result, or the base has
-        changed: then the others may not be what they seem, and all have to be read."""
-        pool, scores = self.candidates.pool, dict(self.ranking.hits_between(0, len(self.ranking)))
-        wanted = list(dict.fromkeys((*self.ranking.keys[:1].tolist(), *keys)))
-        chunks = await pool.chunks(wanted)
+    async def page(self, rank: Callable[[Ranking], Ranking], size: int) -> tuple[Ranking, list[Found]] | None:
+        """The first ``size`` of what ``rank`` makes of the results, and those of them that are candidates, to be
+        completed. None where the base has changed, so that all have to be read.
+
+        What turns out to be no result is left out, and ranked again without it.
+        """
+        pool, refused = self.candidates.pool, set[int]()
         found_related = self.criteria.found_related(pool)
-        if len(chunks) < len(wanted) or not all(self.criteria.admits(chunk, found_related) for chunk in chunks):
-            return None
-        if self.serving is not self.base.serving or self.generation.index != await self.serving.index.watermark():
-            return None
-        shown = set(keys)
-        found = [Found(chunk, scores[chunk.key], "", {}) for chunk in chunks if chunk.key in shown]
-        return with_outdated(self.base, found)
+        while True:
+            results = without(self.ranking, refused).head(TOP_K_LIMIT)
+            page = rank(results).head(size)
+            scores = dict(results.hits_between(0, len(results)))
+            shown = [key for key in page.keys.tolist() if key in scores]
+            wanted = list(dict.fromkeys((*results.keys[:1].tolist(), *shown)))  # the others are measured by the best
+            chunks = await pool.chunks(wanted)
+            if len(chunks) < len(wanted) or await self._has_moved():
+                return None
+            more = {chunk.key for chunk in chunks if not self.criteria.admits(chunk, found_related)}
+            if not more:
+                own = set(shown)
+                found = (Found(chunk, scores[chunk.key], "", {}) for chunk in chunks if chunk.key in own)
+                return page, with_outdated(self.base, found)
+            refused |= more
+
+    async def _has_moved(self) -> bool:
+        """Whether the index is another, or has taken up a write, since the candidates were found."""
+        return self.serving is not self.base.serving or self.generation.index != await self.serving.index.watermark()
 
 
 async def unread_recall(
@@ -180,7 +193,7 @@ async def unread_recall(
         candidates = await gather(base, serving, plan, options, DEPTH, steps)
         criteria = await tier_criteria(base, serving, candidates)
         order = await ranking_order(base, serving, candidates, options, steps)
-        shown = (await order.shown(candidates.pool)).head(options.top_k)
+        shown = await order.shown(candidates.pool)
     degraded = (*candidates.plan.degraded, *candidates.results.degraded)
     done = (*candidates.results.steps, *steps.done)
     return UnreadRecall(base, serving, generation, candidates, criteria, shown, degraded, done)
