@@ -22,7 +22,7 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, Passage, SourcesFound
 from qianxun.core.errors import ModelError, QianxunError
 from qianxun.core.graph_types import Community
-from qianxun.core.ports import ChatModel, never
+from qianxun.core.ports import ChatModel, EmbeddingModel, never
 from qianxun.core.system.quick_work import QuickWork
 from qianxun.core.types import Degraded, Found, Message
 from qianxun.question.kinds import small_talk_kind
@@ -184,6 +184,22 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     return Writing(answering.base, state, generator, model is not None, failed)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _ByModel:
+    """How alike a model finds a question and texts; of one model all are equal."""
+
+    model: EmbeddingModel
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByModel) and other.model is self.model
+
+    def __hash__(self) -> int:
+        return id(self.model)
+
+    def __call__(self, question: str, texts: Sequence[str]) -> list[float]:
+        return [float(value) for value in self.model.embed_passages(texts) @ self.model.embed_query(question)]
+
+
 async def likeness_of(base: OpenBase) -> Likeness | None:
     """The base's own embedding model, where it runs on this machine: a service takes its time, and charges for it.
     None where it cannot be opened, which the search has named in ``degraded``: answers then go by words alone."""
@@ -197,10 +213,7 @@ async def likeness_of(base: OpenBase) -> Likeness | None:
         log.debug("meanings are not compared: %s", error)
         return None
 
-    def alike(question: str, texts: Sequence[str]) -> list[float]:
-        return [float(value) for value in model.embed_passages(texts) @ model.embed_query(question)]
-
-    return alike
+    return _ByModel(model)
 
 
 async def read_passages(base: OpenBase, size: float, work: Callable[[], Result]) -> Result:

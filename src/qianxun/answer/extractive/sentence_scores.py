@@ -80,24 +80,43 @@ def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLin
     wordless = 1.0 if query.names or query.kind == "summary" else 0.0  # 介绍一下甲公司: everything about it
     evidence = _evidence(offered) if query.days else {}
     covered = {term.text: term_coverages(term, query, reach) for term in query.terms}
-    distinctive = _distinctive(query, offered, here)
-    informative = {number: _informative(query, own) for number, own in distinctive.items()}
+    shares = _covered_worth(worth, covered, range(len(offered)))
     sought = _informative(query, worth)
     found = []
-    for at, line in enumerate(offered):
-        covers = {word: shares[at] for word, shares in covered.items()}
-        share = sum(worth[word] * cover for word, cover in covers.items()) / whole if whole else wordless
-        fitting = _fitting(query, line)
-        figure = _figure(query, fitting, sought)
-        when = _when(query, line, evidence)
-        is_timely, has_figure = when > OTHER_TIME, figure > NOWHERE
-        fit = share * figure * when
-        own = distinctive[line.passage.number]
-        distinct = sum(own[word] * covers[word] for word in own) / (sum(own.values()) or 1.0)
-        distinct *= when * (_figure(query, fitting, informative[line.passage.number]) if own else figure)
-        choice = (1 - DISTINCTIVE) * fit + DISTINCTIVE * distinct if own else fit
-        choice *= 1.0 if _is_labelled(query, line) else UNLABELLED
-        found.append(ScoredLine(line, fit, _is_own(query, line), is_timely, has_figure, choice))
+    for places in _passages(offered):
+        own = _distinctive(query, here, places)
+        own_whole = sum(own.values()) or 1.0
+        distinctive = _informative(query, own)
+        for at, distinct in zip(places, _covered_worth(own, covered, places), strict=True):
+            line = offered[at]
+            fitting = _fitting(query, line) if query.needs else ()
+            figure = _figure(query, fitting, sought)
+            when = _when(query, line, evidence)
+            fit = (shares[at] / whole if whole else wordless) * figure * when
+            choice = fit
+            if own:
+                distinct = distinct / own_whole * (when * _figure(query, fitting, distinctive))
+                choice = (1 - DISTINCTIVE) * fit + DISTINCTIVE * distinct
+            choice *= 1.0 if _is_labelled(query, line) else UNLABELLED
+            found.append(ScoredLine(line, fit, _is_own(query, line), when > OTHER_TIME, figure > NOWHERE, choice))
+    return found
+
+
+def _passages(offered: Sequence[Line]) -> Iterator[range]:
+    """Where the lines of each passage are."""
+    start = 0
+    for _, group in groupby(offered, key=lambda line: line.passage.number):
+        end = start + sum(1 for _ in group)
+        yield range(start, end)
+        start = end
+
+
+def _covered_worth(worth: Mapping[str, float], covered: Mapping[str, Sequence[float]], places: range) -> list[float]:
+    """By line, how much it covers of what the terms are worth."""
+    found = [0.0] * len(places)
+    for word, own in worth.items():
+        shares = covered[word][places.start : places.stop]
+        found = [before + own * share for before, share in zip(found, shares, strict=True)]
     return found
 
 
@@ -109,21 +128,17 @@ def _is_labelled(query: EvidenceQuery, line: Line) -> bool:
     return bool(label) and any(term.text == label for term in query.terms if term.is_main)
 
 
-def _distinctive(
-    query: EvidenceQuery, offered: Sequence[Line], here: Mapping[str, Sequence[float]]
-) -> dict[int, dict[str, float]]:
-    """What a term is worth among the lines of each passage: what all of them have tells none from the others, and the
+def _distinctive(query: EvidenceQuery, here: Mapping[str, Sequence[float]], places: range) -> dict[str, float]:
+    """What a term is worth among the lines of a passage: what all of them have tells none from the others, and the
     passage is about it whether or not a line repeats it."""
-    found: dict[int, dict[str, float]] = {}
-    for number, group in groupby(range(len(offered)), key=lambda at: offered[at].passage.number):
-        own = list(group)
-        counts = {term: sum([here[term.text][at] >= SHORT for at in own]) for term in query.terms}
-        found[number] = {
-            term.text: term.share * math.log1p(len(own) / count) * (0.6 + 0.2 * min(len(term.text), 4))
-            for term, count in counts.items()
-            if count
-        }
-    return found
+    counts = {
+        term: sum([share >= SHORT for share in here[term.text][places.start : places.stop]]) for term in query.terms
+    }
+    return {
+        term.text: term.share * math.log1p(len(places) / count) * (0.6 + 0.2 * min(len(term.text), 4))
+        for term, count in counts.items()
+        if count
+    }
 
 
 def _worth(query: EvidenceQuery, here: Mapping[str, Sequence[float]], lines: int) -> dict[str, float]:
@@ -331,7 +346,7 @@ def _fitting(query: EvidenceQuery, line: Line) -> list[tuple[str, str, float, fl
     far its unit and its kind fit."""
     found = []
     lacks_duration = _DURATION.search(query.folded) is not None and _days(line.folded) == 1  # it takes two dates
-    for near, clause in _clauses(line) if query.needs else ():
+    for near, clause in _clauses(line):
         fitting = [figure for figure in figures(clause) if may_answer(figure, query)]
         if fitting:
             is_unit = not query.unit or any(_is_unit(query.unit, figure) for figure in fitting)
