@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from qianxun.bases.base import OpenBase, Serving, read
 from qianxun.bases.seen import requester_of, scope_of
 from qianxun.core.limits import TOP_K_LIMIT
@@ -145,17 +147,22 @@ class UnreadRecall:
 
     async def page(self, rank: Callable[[Ranking], Ranking], size: int) -> tuple[Ranking, list[Found]] | None:
         """The first ``size`` of what ``rank`` makes of the results, and those of them that are candidates, to be
-        completed. None where the base has changed, so that all have to be read.
+        completed. None where all have to be read: the base has changed, or the last of the results may be on the page,
+        and whether it is one is not known.
 
         What turns out to be no result is left out, and ranked again without it.
         """
         pool, refused = self.candidates.pool, set[int]()
         found_related = self.criteria.found_related(pool)
         while True:
-            results = without(self.ranking, refused).head(TOP_K_LIMIT)
+            left = without(self.ranking, refused)
+            certain = np.cumsum([key in found_related for key in left.keys.tolist()])
+            results = left.head(int(np.searchsorted(certain, TOP_K_LIMIT)) + 1)  # none after these is among the first
             page = rank(results).head(size)
             scores = dict(results.hits_between(0, len(results)))
             shown = [key for key in page.keys.tolist() if key in scores]
+            if not set(results.keys[TOP_K_LIMIT:].tolist()).isdisjoint(shown):
+                return None
             wanted = list(dict.fromkeys((*results.keys[:1].tolist(), *shown)))  # the others are measured by the best
             chunks = await pool.chunks(wanted)
             if len(chunks) < len(wanted) or await self._has_moved():
