@@ -175,9 +175,7 @@ class ModeSearch:
         except RecallFailed as error:
             self._note_failed(error)
             return None
-        if found is not None:
-            self.steps.done.extend(found.steps)
-            self.degraded.extend(found.degraded)
+        self.degraded += () if found is None else found.degraded
         return found
 
     def _note_failed(self, error: RecallFailed) -> None:
@@ -289,7 +287,8 @@ class ModeSearch:
 
     async def first_page(self, found: UnreadRecall, from_graph: Ranking) -> list[Found] | None:
         """The results of `mix` where these and nothing else have to be read for them."""
-        ranked = await found.page(partial(mixed, from_graph), self.options.top_k)
+        with self.steps.timed("judge"):
+            ranked = await found.page(partial(mixed, from_graph), self.options.top_k)
         if ranked is None:
             return None
         page, own = ranked
@@ -297,7 +296,13 @@ class ModeSearch:
         with self.steps.timed("join"):
             await results.add(page)
         results.found = newest_only(results.found)
-        return results.found if not results.missing else None
+        if results.missing and len(page) == self.options.top_k:  # what comes after the page takes their places
+            return None
+        if results.missing:
+            graph = await self.graph()
+            await results.fill(NOTHING.keys if graph is None else graph.chunks)
+        self.steps.done.extend(found.steps)
+        return results.found
 
     async def results(
         self,
