@@ -349,3 +349,16 @@ def test_a_page_of_a_base_that_changed_meanwhile_is_none(tmp_path: Path) -> None
         assert await found.page(lambda ranking: ranking, 3) is None
 
     over(tmp_path, ask, PLACES)
+
+
+def test_a_list_that_is_filled_up_takes_one_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def again(*_: object) -> None:
+        raise AssertionError("a second search")
+
+    async def ask(engine: Engine, kb: int) -> None:
+        monkeypatch.setattr(modes, "brief_recall", again)
+        answer = await engine.gather(kb, QUESTION, mode="mix", top_k=100)
+        assert len(answer.results) == len(TEXTS)
+        assert len({step.name for step in answer.steps}) == len(answer.steps)
+
+    over(tmp_path, ask)
