@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -310,3 +312,19 @@ def test_a_mark_followed_by_a_digit_drops_neither_sentence() -> None:
     assert [citation.numbers for citation in answer.citations] == [(1,), (1,)]
     assert answer.form == "model"
     assert not answer.flags
+
+
+def test_the_same_passages_are_judged_once_for_the_grade_and_for_the_answer() -> None:
+    """Where the meaning is compared, the model reads their lines once."""
+    read: list[str] = []
+
+    def alike(question: str, texts: Sequence[str]) -> list[float]:
+        read.append(question)
+        return [1.0] * len(texts)
+
+    question = "糖尿病人常见的症状有什么"
+    graded, again = AnswerGenerator(likeness=alike, only_sure=True), AnswerGenerator(likeness=alike)
+    sufficiency, _ = graded.consider(question, CONTEXT)
+    assert sufficiency
+    assert (again.judge(question, CONTEXT), again.consider(question, CONTEXT)[0]) == (sufficiency, sufficiency)
+    assert len(read) == 1

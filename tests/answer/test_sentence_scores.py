@@ -6,7 +6,18 @@ import random
 
 import pytest
 
-from qianxun.answer.extractive.sentence_scores import coverage, coverages
+from qianxun.answer.extractive.passage_lines import lines
+from qianxun.answer.extractive.sentence_scores import (
+    BEFORE,
+    HEADED,
+    NAMED,
+    TOPIC,
+    WordReach,
+    coverage,
+    coverages,
+    line_coverage,
+)
+from qianxun.core.answer_types import Passage
 from qianxun.text.chinese import fold
 
 TEXTS = tuple(
@@ -63,3 +74,38 @@ def test_parts_of_lines_are_compared_alike() -> None:
         word = text[at : at + drawn.randint(1, 6)]
         others = drawn.sample(TEXTS, 5)
         assert coverages(word, others, "\n".join(others)) == [coverage(word, other) for other in others], word
+
+
+# ── through what is around a line ────────────────────────────────────────────────────────────────
+
+LEAVE = "工龄满十年的，每年15天。\n未休的次年三月前休完。\n有以下情形之一的，不享受当年的年假：\n1、试用期；\n2、离职。"
+COSTS = "医保报销分两类。门诊85%，住院另算。材料：发票、病历。\n级别：三级\n销售部负责报告。"
+WAGES = "| 姓名 | 年假 |\n| --- | --- |\n| 张三 | 10天 |\n| 李四 | 5天 |\n报销在每月五日。"
+DOCUMENTS = (
+    ("员工手册.md", ("第三章 休假", "年假"), LEAVE),
+    ("报销办法.md", (), COSTS),
+    ("工资表.md", ("工资",), WAGES),
+)
+PASSAGES = tuple(
+    Passage(number, f"d{number}", name, f"c{number}", text, 0, len(text), 0.5, {"headings": headings})
+    for number, (name, headings, text) in enumerate(DOCUMENTS, start=1)
+)
+
+
+def test_a_word_reaches_each_of_many_lines_as_far_as_it_reaches_that_line_alone() -> None:
+    offered = lines(PASSAGES)
+    reach = WordReach(offered)
+    assert {line.passage.number for line in offered} == {1, 2, 3}
+    for word in (*WORDS, "休假", "试用期", "除外", "员工", "住院", "三级", "张三", "医保"):
+        assert reach.of(word) == [line_coverage(word, line) for line in offered], word
+
+
+def test_what_a_line_stands_under_counts_by_where_it_is() -> None:
+    offered = lines(PASSAGES[:1])
+    reach = WordReach(offered)
+    assert set(reach.of("休假")) == {HEADED}
+    assert set(reach.of("员工手册")) == {NAMED}
+    of_item = next(at for at, line in enumerate(offered) if "离职" in line.text)
+    assert reach.of("享受")[of_item] == NAMED
+    assert set(reach.of("工龄")[1:]) == {TOPIC}
+    assert reach.of("三月")[1:3] == [1.0, BEFORE]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadQuery, RetrieverUnavailable
-from qianxun.core.options import QUERY_MODES, QueryMode
-from qianxun.core.types import EVERYTHING, Document, Eq, Filter, Found
+from qianxun.core.options import QUERY_MODES, QueryMode, SearchOptions
+from qianxun.core.types import EVERYTHING, Chunk, Document, Eq, Filter, Found
 from qianxun.engine.engine import Engine
 from qianxun.graph import build as graphing
 from qianxun.graph import modes
 from qianxun.graph.modes import FILL, UNRELATED, ModeRecall
+from qianxun.records import bases
+from qianxun.retrieve import candidate_pool, run
 from tests.indexing.opened import opened
 
 SEARCHING = tuple(mode for mode in QUERY_MODES if mode != "bypass")
@@ -254,5 +257,108 @@ def test_without_the_context_a_mode_finds_the_same(tmp_path: Path) -> None:
         assert whole.context.entities
         assert not bare.context.entities
         assert whole.results == bare.results
+
+    over(tmp_path, ask)
+
+
+# ── results of a page that is read alone ─────────────────────────────────────────────────────────
+
+PLACES = {
+    f"{at}": f"{name} 的 首都 是 {name}城，{name}人口{at}万" for at, name in enumerate("甲乙丙丁戊己庚辛壬癸子丑寅卯")
+}
+ASKED = ("甲的首都是什么", "乙人口多少", "qwxyz", "丙与丁的首都", "首都")
+
+
+async def both_ways(engine: Engine, kb: int, question: str, top_k: int, patch: pytest.MonkeyPatch) -> list[ModeRecall]:
+    """As it is found, and with all candidates read."""
+
+    async def all_read(*_: object) -> None:
+        return None
+
+    found = [await engine.gather(kb, question, top_k=top_k)]
+    with patch.context() as reading:
+        reading.setattr(modes, "unread_recall", all_read)
+        return [*found, await engine.gather(kb, question, top_k=top_k)]
+
+
+@pytest.mark.parametrize("model", ["none", "fake-64"])
+def test_a_page_that_is_read_alone_is_that_of_all_candidates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    async def ask(engine: Engine, kb: int) -> None:
+        for question in ASKED:
+            for top_k in (1, 3, 10):
+                page, whole = await both_ways(engine, kb, question, top_k, monkeypatch)
+                assert page.results == whole.results, (question, top_k)
+
+    over(tmp_path, ask, PLACES, model)
+
+
+def test_a_candidate_that_is_no_result_is_on_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vector puts any text somewhere; one that shares nothing with the question is no result."""
+    texts = {**{f"{at}": f"天地玄黄{at}" for at in range(30)}, "a": "qwxyz 说明"}
+
+    async def ask(engine: Engine, kb: int) -> None:
+        page, whole = await both_ways(engine, kb, "qwxyz", 3, monkeypatch)
+        assert page.results == whole.results
+        assert page.results[0].chunk.doc_id == "a"
+
+    over(tmp_path, ask, texts, "fake-64")
+
+
+def test_few_of_many_candidates_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    by_keys = candidate_pool.chunks_by_keys
+
+    async def counted(base: OpenBase, keys: Sequence[int]) -> dict[int, Chunk]:
+        read.append(len(keys))
+        return await by_keys(base, keys)
+
+    async def ask(engine: Engine, kb: int) -> None:
+        monkeypatch.setattr(candidate_pool, "chunks_by_keys", counted)
+        await engine.gather(kb, "首都", top_k=2)
+        assert sum(read) <= 3
+
+    over(tmp_path, ask, PLACES)
+
+
+def test_what_the_index_has_not_taken_up_yet_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hit may have been deleted, or be of a version that another has replaced."""
+
+    async def ask(engine: Engine, kb: int) -> None:
+        base = await engine.base(kb)
+        generation = await run.current_generation(base, base.serving)
+        options = SearchOptions(top_k=100, threshold=0.0)
+        assert await run.unread_recall(base, "首都", options, generation) is not None
+        monkeypatch.setattr(bases, "is_indexed", lambda *_: False)
+        assert await run.unread_recall(base, "首都", options, generation) is None
+
+    over(tmp_path, ask, PLACES)
+
+
+def test_a_page_of_a_base_that_changed_meanwhile_is_none(tmp_path: Path) -> None:
+    async def ask(engine: Engine, kb: int) -> None:
+        base = await engine.base(kb)
+        options = SearchOptions(top_k=100, threshold=0.0)
+        found = await run.unread_recall(base, "甲的首都是什么", options)
+        assert found is not None
+        page = await found.page(lambda ranking: ranking, 3)
+        assert page is not None
+        assert [one.chunk.key for one in page[1]] == page[0].keys.tolist()
+        await engine.delete_document(kb, "13")
+        assert await found.page(lambda ranking: ranking, 3) is None
+
+    over(tmp_path, ask, PLACES)
+
+
+def test_a_list_that_is_filled_up_takes_one_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def again(*_: object) -> None:
+        raise AssertionError("a second search")
+
+    async def ask(engine: Engine, kb: int) -> None:
+        monkeypatch.setattr(modes, "brief_recall", again)
+        answer = await engine.gather(kb, QUESTION, mode="mix", top_k=100)
+        assert len(answer.results) == len(TEXTS)
+        assert len({step.name for step in answer.steps}) == len(answer.steps)
 
     over(tmp_path, ask)

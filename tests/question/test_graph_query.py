@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qianxun.question.graph_query import GraphQuery, graph_query
+from qianxun.question.graph_query import GraphQuery, graph_query, units_of
 from qianxun.text.chinese import Analyser
 from qianxun.text.synonyms import of_user
 
@@ -68,3 +68,13 @@ def test_a_bases_own_synonyms_are_heard() -> None:
     own = of_user([["掌门", "董事长"]])
     assert graph_query("甲公司的掌门是谁", ANALYSER, own).fit("董事长").share > 0.9
     assert asked("甲公司的掌门是谁").fit("董事长").share < 0.5
+
+
+def test_a_relation_without_any_unit_that_is_sought_does_not_fit() -> None:
+    relations = ("注册资本", "资本金", "的", "妻子", "海拔", "英文名", "主要领域", "代表作品", "capital", "公司", "")
+    for text in ("甲公司的注册资本", "珠穆朗玛峰有多高", "他的老婆是谁", "what is the capital", "是什么", "公司的的"):
+        question = asked(text)
+        for relation in relations:
+            own = units_of(relation)
+            assert question.fit(relation) == question._fit(own), (text, relation)
+            assert not question.sought.isdisjoint(own) or question.fit(relation).share == 0.0

@@ -75,6 +75,12 @@ def _read(offered: _Offered) -> ReadEvidence:
     return read(offered.query, offered.passages, offered.tie)
 
 
+@lru_cache(maxsize=16)
+def _judged(offered: _Offered, likeness: Likeness | None) -> Sufficiency:
+    """Cached, as `_read` is."""
+    return enough(_read(offered), likeness)
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerGenerator:
     """Answers a question from passages. Blocking: an event loop calls it in a thread.
@@ -192,7 +198,7 @@ class AnswerGenerator:
     def judge(self, query: str, context: Given) -> Sufficiency:
         """Returns whether these passages can answer the question, and why not."""
         given = as_context(context)
-        return enough(_read(_Offered(query, given.passages, given.tie)), self.likeness)
+        return _judged(_Offered(query, given.passages, given.tie), self.likeness)
 
     def consider(self, query: str, context: Given) -> tuple[Sufficiency, Answer]:
         """Returns whether these passages can answer the question, and the answer of their own sentences; both read
@@ -203,8 +209,8 @@ class AnswerGenerator:
             in_parts = self._in_parts(query, questions, given)
             if in_parts is not None:
                 return in_parts
-        evidence = _read(_Offered(query, given.passages, given.tie))
-        sufficiency = enough(evidence, self.likeness)
+        offered = _Offered(query, given.passages, given.tie)
+        evidence, sufficiency = _read(offered), _judged(offered, self.likeness)
         if evidence.sides and sufficiency:
             missing = [side.name for side in evidence.sides if not side.scored]
             return sufficiency, _joined(extract_sides((side.query, side.scored) for side in evidence.sides), missing)
@@ -220,10 +226,10 @@ class AnswerGenerator:
         self, query: str, questions: Sequence[str], given: AnswerContext
     ) -> tuple[Sufficiency, Answer] | None:
         """Each question of several, answered or declined on its own; None where none has an answer."""
-        readings = [(part, _read(_Offered(part, given.passages))) for part in questions]
+        offered = [_Offered(part, given.passages) for part in questions]
+        readings = list(zip(questions, map(_read, offered), strict=True))
         verdicts = [
-            Sufficiency(True, 1.0) if part in self.exact_parts else enough(evidence, self.likeness)
-            for part, evidence in readings
+            Sufficiency(True, 1.0) if one.query in self.exact_parts else _judged(one, self.likeness) for one in offered
         ]
         missing = [part for (part, _), sufficiency in zip(readings, verdicts, strict=True) if not sufficiency]
         fit = sum(sufficiency.fit for sufficiency in verdicts) / len(verdicts)

@@ -6,26 +6,22 @@ one, decides the cases between clearly yes and nothing at all.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from qianxun.answer.extractive.meaning import Likeness
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.llm_step import adviser, list_of, model_step
 from qianxun.answer.state import Answering, AnswerState, Grade, Step, context_of
 from qianxun.answer.verify.plain_text import quotable
-from qianxun.answer.write import is_overview, likeness_of
+from qianxun.answer.write import is_overview, likeness_of, read_passages
+from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerContext, Passage
-from qianxun.core.system.quick_work import QuickWork
 
 CLEARLY: Final = 0.85  # a fit above which no model is called; the writer may still find that it is not enough
 SHOWN: Final = 10  # passages that a model is shown
 SHOWN_LENGTH: Final = 600  # characters of each
-
-_READING: Final = QuickWork()  # sentence by sentence: the longer the passages, the longer it takes
 
 _TASK: Final = (
     "你为一个知识库问答系统评估检索结果。数据里 question 是问题，passages 是检索到的片段（n 是编号）。"
@@ -41,7 +37,7 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[AnswerState,
         return state, Step("rules", {**_details(state.grade), "unchanged": True})
     context = context_of(state)
     passages = context.passages
-    by_rules, draft = await _by_rules(state, context, await likeness_of(answering.base))
+    by_rules, draft = await _by_rules(answering.base, state, context)
     state = replace(state, grade=by_rules, draft=draft)
     if not passages or (by_rules.is_enough and by_rules.coverage >= CLEARLY):
         return state, Step("rules", _details(by_rules))
@@ -73,9 +69,7 @@ def _by_model(
     return replace(state, grade=grade, found=tuple(found))
 
 
-async def _by_rules(
-    state: AnswerState, context: AnswerContext, likeness: Likeness | None
-) -> tuple[Grade, Answer | None]:
+async def _by_rules(base: OpenBase, state: AnswerState, context: AnswerContext) -> tuple[Grade, Answer | None]:
     """The grade; and, where every sentence was read for it, the answer that these give themselves."""
     if state.has_exact_answer:
         return Grade(True, 1.0, 1.0, "表格的单元格给出了确切的答案"), None
@@ -83,11 +77,9 @@ async def _by_rules(
         return Grade(True, 1.0, 1.0, "问的是全部资料，图谱的社区概括了它们"), None
     if not context.passages:
         return Grade(False, reason="没有检索到资料"), None
-    generator = AnswerGenerator(exact_parts=state.exact_parts, likeness=likeness, only_sure=True)
+    generator = AnswerGenerator(exact_parts=state.exact_parts, likeness=await likeness_of(base), only_sure=True)
     consider = partial(generator.consider, state.question, context)
-    # A model that reads along takes its time, and threads of its own.
-    reading = _READING.run(context.tokens, consider) if likeness is None else asyncio.to_thread(consider)
-    sufficiency, answer = await reading
+    sufficiency, answer = await read_passages(base, context.tokens, consider)
     best = max(passage.score for passage in context.passages)
     grade = Grade(answer.is_sure, best, sufficiency.fit, sufficiency.reason)
     return grade, answer if answer.is_sure else None

@@ -8,9 +8,9 @@ one of its words brings none: it finds what was found, puts first what lacks tha
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from qianxun.answer.analyze import NAMED_IN
@@ -18,12 +18,14 @@ from qianxun.answer.llm_step import adviser, model_step, text_of
 from qianxun.answer.state import Answering, AnswerState, Step
 from qianxun.core.errors import IndexUnusable, RetrieverUnavailable
 from qianxun.core.limits import QUERY_LIMIT
+from qianxun.core.system.quick_work import QuickWork
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.retrieve.terms.related import expanded
 from qianxun.text.chinese import fold
 
 LONGEST: Final = 300  # characters of a query that a model made
 _ALIASES: Final = 3  # other names of one entity
+_NAMING: Final = QuickWork()
 _SPACES: Final = re.compile(r"\s+")
 
 _TASK: Final = (
@@ -88,7 +90,7 @@ async def _by_other_names(answering: Answering, state: AnswerState) -> str:
     graph, _ = await answering.graph()
     if graph is None:
         return ""
-    others = await asyncio.to_thread(_other_names, graph, state.question)
+    others = await _NAMING.run(len(state.question), partial(_other_names, graph, state.question))
     return " ".join([state.question, *others]) if others else ""
 
 

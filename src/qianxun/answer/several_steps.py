@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from qianxun.answer.draft import AnswerDraft
@@ -23,6 +24,7 @@ from qianxun.answer.llm_step import adviser, list_of, model_step
 from qianxun.answer.retrieve import retrieved
 from qianxun.answer.state import Analysis, Answering, AnswerState, Grade, Step, context_of
 from qianxun.answer.verify.plain_text import quotable
+from qianxun.answer.write import read_passages
 from qianxun.core.answer_types import Answer, Passage
 from qianxun.core.errors import RecallFailed
 from qianxun.core.types import Degraded, Found
@@ -136,7 +138,10 @@ async def _answered(answering: Answering, state: AnswerState, question: str) -> 
         numbers, _ = draft.number(own.table.passages)
         draft.add(quotable(own.table.shown), numbers)
         return _StepAnswer(question, draft.answer("table"), own.table.text.strip(), own.found)
-    _, answer = await asyncio.to_thread(AnswerGenerator().consider, question, context_of(own))
+    context = context_of(own)
+    _, answer = await read_passages(
+        answering.base, context.tokens, partial(AnswerGenerator().consider, question, context)
+    )
     value = await _value(answering, question, answer) if answer.is_sure else ""
     return _StepAnswer(question, answer, value, own.found)
 

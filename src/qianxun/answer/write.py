@@ -8,8 +8,8 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Final
+from functools import cached_property, partial
+from typing import Final, TypeVar
 
 from qianxun.answer.assemble import passage
 from qianxun.answer.draft import AnswerDraft, as_events
@@ -22,7 +22,8 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.answer_types import Answer, AnswerContext, AnswerEvent, Done, Failed, Passage, SourcesFound
 from qianxun.core.errors import ModelError, QianxunError
 from qianxun.core.graph_types import Community
-from qianxun.core.ports import ChatModel, never
+from qianxun.core.ports import ChatModel, EmbeddingModel, never
+from qianxun.core.system.quick_work import QuickWork
 from qianxun.core.types import Degraded, Found, Message
 from qianxun.question.kinds import small_talk_kind
 
@@ -51,6 +52,8 @@ UNANSWERED_IN_ENGLISH: Final = (
 )
 COMMUNITIES: Final = 6
 SENTENCES: Final = 2  # of one
+_READING: Final = QuickWork()  # sentence by sentence: the longer the passages, the longer it takes
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Writing:
         if ready is not None:
             return self._completed(ready)
         if model is None:
-            return self._completed(await asyncio.to_thread(self._generate, None))
+            return self._completed(await self._read_by_rules())
         try:
             answer = await call_model(self.base, model, self._generate)
         except ModelError as error:  # no thread is free for it
@@ -96,6 +99,9 @@ class Writing:
             except ModelError as error:  # as above
                 answer = replace(await self._without_model(error), is_partial=True)
                 yield Failed(error.word, str(error), self._completed(answer))
+
+    async def _read_by_rules(self) -> Answer:
+        return await read_passages(self.base, self.context.tokens, partial(self._generate, None))
 
     def form(self, answer: Answer) -> str:
         """The model that wrote it, or the rules."""
@@ -147,7 +153,7 @@ class Writing:
     async def _without_model(self, error: ModelError) -> Answer:
         alone = replace(self, generator=replace(self.generator, llm=None))
         ready = Answer(self._instead(), form="direct") if self.state.is_direct else alone._ready()
-        answer = ready if ready is not None else await asyncio.to_thread(alone._generate, None)
+        answer = ready if ready is not None else await alone._read_by_rules()
         return replace(answer, degraded=(*answer.degraded, Degraded("model", str(error))))
 
     def _completed_event(self, event: AnswerEvent) -> AnswerEvent:
@@ -178,6 +184,22 @@ async def writing_of(answering: Answering, state: AnswerState) -> Writing:
     return Writing(answering.base, state, generator, model is not None, failed)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _ByModel:
+    """How alike a model finds a question and texts; of one model all are equal."""
+
+    model: EmbeddingModel
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByModel) and other.model is self.model
+
+    def __hash__(self) -> int:
+        return id(self.model)
+
+    def __call__(self, question: str, texts: Sequence[str]) -> list[float]:
+        return [float(value) for value in self.model.embed_passages(texts) @ self.model.embed_query(question)]
+
+
 async def likeness_of(base: OpenBase) -> Likeness | None:
     """The base's own embedding model, where it runs on this machine: a service takes its time, and charges for it.
     None where it cannot be opened, which the search has named in ``degraded``: answers then go by words alone."""
@@ -185,15 +207,21 @@ async def likeness_of(base: OpenBase) -> Likeness | None:
     if model is None or not hasattr(model, "token_vectors"):
         return None
     try:
-        await asyncio.to_thread(getattr(model, "open", lambda: None))
+        if not getattr(model, "is_open", False):
+            await asyncio.to_thread(getattr(model, "open", lambda: None))
     except QianxunError as error:
         log.debug("meanings are not compared: %s", error)
         return None
 
-    def alike(question: str, texts: Sequence[str]) -> list[float]:
-        return [float(value) for value in model.embed_passages(texts) @ model.embed_query(question)]
+    return _ByModel(model)
 
-    return alike
+
+async def read_passages(base: OpenBase, size: float, work: Callable[[], Result]) -> Result:
+    """What ``work`` makes of passages of this ``size``. A model that reads along takes its time: then in a thread."""
+    is_read_along = base.model is not None and hasattr(base.model, "token_vectors")
+    if is_read_along and not getattr(base.model, "is_quick", False):
+        return await asyncio.to_thread(work)
+    return await _READING.run(size, work)
 
 
 def _canned(state: AnswerState, otherwise: str, in_english: str) -> str:

@@ -17,6 +17,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count, islice
 from typing import Final, Protocol, TypeVar
 
@@ -57,7 +58,7 @@ from qianxun.retrieve.layered.search import UNRELATED_BY_WORDS
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.question_rules import NO_RULES, PINNED, PINNED_SCORE, MatchedRules, matched_rules
 from qianxun.retrieve.rerank_and_tiers import RERANK_DEPTH, Complete, highlights, rerank, unchanged
-from qianxun.retrieve.run import brief_recall, current_generation, newest_only
+from qianxun.retrieve.run import UnreadRecall, brief_recall, current_generation, newest_only, unread_recall
 from qianxun.retrieve.timings import Steps
 
 log = logging.getLogger(__name__)
@@ -164,14 +165,30 @@ class ModeSearch:
     rules: MatchedRules = NO_RULES  # that people made for this question
     complete: Complete = unchanged  # what the base's own search found
 
+    async def unread(self) -> UnreadRecall | None:
+        """What the base's own search found, before any of it is read; None where it has to be, or there is nothing."""
+        if self.plan.rules or self.plan.named:
+            return None
+        options = replace(self.options, mode="hybrid", top_k=TOP_K_LIMIT, threshold=0.0)
+        try:
+            found = await unread_recall(self.base, self.query, options, self.generation)
+        except RecallFailed as error:
+            self._note_failed(error)
+            return None
+        self.degraded += () if found is None else found.degraded
+        return found
+
+    def _note_failed(self, error: RecallFailed) -> None:
+        self.degraded.append(Degraded("recall", str(error)))
+        self.failed = error
+
     async def recalled(self, mode: Mode = "hybrid") -> Recall | None:
         """The results of the base's own search, as deep as it goes; None, reported as degraded, if no arm answers."""
         options = replace(self.options, mode=mode, top_k=TOP_K_LIMIT, threshold=0.0)
         try:
             found, self.complete = await brief_recall(self.base, self.query, options, self.generation)
         except RecallFailed as error:
-            self.degraded.append(Degraded("recall", str(error)))
-            self.failed = error
+            self._note_failed(error)
             return None
         self.steps.done.extend(found.steps)
         self.degraded.extend(found.degraded)
@@ -268,6 +285,25 @@ class ModeSearch:
             return recalled
         return replace(recalled, results=tuple(found for found in recalled.results if found.score >= least))
 
+    async def first_page(self, found: UnreadRecall, from_graph: Ranking) -> list[Found] | None:
+        """The results of `mix` where these and nothing else have to be read for them."""
+        with self.steps.timed("judge"):
+            ranked = await found.page(partial(mixed, from_graph), self.options.top_k)
+        if ranked is None:
+            return None
+        page, own = ranked
+        results = Results(self.base, self.plan, self.options.top_k, own, from_graph, complete=found.complete)
+        with self.steps.timed("join"):
+            await results.add(page)
+        results.found = newest_only(results.found)
+        if results.missing and len(page) == self.options.top_k:  # what comes after the page takes their places
+            return None
+        if results.missing:
+            graph = await self.graph()
+            await results.fill(NOTHING.keys if graph is None else graph.chunks)
+        self.steps.done.extend(found.steps)
+        return results.found
+
     async def results(
         self,
         ranking: Ranking,
@@ -348,9 +384,12 @@ async def _hybrid(search: ModeSearch) -> tuple[list[Found], GraphContext]:
 
 
 async def _mix(search: ModeSearch) -> tuple[list[Found], GraphContext]:
-    recalled, graph = await search.recalled(), await search.graph()
+    unread, graph = await search.unread(), await search.graph()
     local = await search.local(graph)
-    found = await search.results(mixed(local.chunks, _ranking(recalled)), local.chunks, recalled, graph)
+    found = None if unread is None else await search.first_page(unread, local.chunks)
+    if found is None:
+        recalled = None if search.failed is not None else await search.recalled()
+        found = await search.results(mixed(local.chunks, _ranking(recalled)), local.chunks, recalled, graph)
     return found, await search.context(graph, local, NO_GLOBAL_RESULT)
 
 

@@ -78,7 +78,9 @@ async def summarised_communities(
 async def _extractive(
     base: OpenBase, graph: KnowledgeGraph, themes: Iterable[Theme], removed: Keys = NOTHING.keys
 ) -> tuple[Community, ...]:
-    live = (replace(theme, entities=_live(graph, theme.entities, removed)) for theme in themes)
+    live = [replace(theme, entities=_live(graph, theme.entities, removed)) for theme in themes]
+    if not live:
+        return ()
     drafts = await asyncio.to_thread(
         lambda: [(theme, *_material(graph, theme, removed)) for theme in live if theme.entities]
     )

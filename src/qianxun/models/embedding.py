@@ -34,6 +34,10 @@ class LazyEmbedding:
         """Whether the open model says so; opening it may take long."""
         return bool(getattr(self._model, "is_quick", False))
 
+    @property
+    def is_open(self) -> bool:
+        return self._model is not None
+
     def open(self) -> None:
         """Raises ModelUnavailable if it cannot be opened."""
         self._opened()

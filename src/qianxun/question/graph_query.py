@@ -45,6 +45,8 @@ class GraphQuery:
     informative: int  # the units that carry meaning
     others: tuple[tuple[tuple[str, ...], int, float], ...] = ()  # (other words, the units they stand for, how sure)
     places: Mapping[str, Sequence[int]] = field(default_factory=dict, repr=False)  # where the units are
+    # The units that a relation must have one of, to have anything to do with the question.
+    sought: frozenset[str] = frozenset()
     _fits: dict[str, Fit] = field(default_factory=dict, repr=False)
 
     def bits(self, start: int, end: int) -> int:
@@ -55,17 +57,12 @@ class GraphQuery:
         """How much of the question's meaning these units carry."""
         return (bits & self.informative).bit_count() / max(1, self.informative.bit_count())
 
-    @property
-    def sought(self) -> frozenset[str]:
-        """The units that a relation must have one of, to have anything to do with the question."""
-        own = (unit for at, unit in enumerate(self.units) if self.informative >> at & 1)
-        return frozenset((*own, *(unit for other, _, _ in self.others for unit in other)))
-
     def fit(self, words: str) -> Fit:
         """What the question has of a relation's words; cached, because relations share their words."""
         fit = self._fits.get(words)
         if fit is None:
-            fit = self._fits[words] = self._fit(units_of(words))
+            own = units_of(words)
+            fit = self._fits[words] = NO_FIT if self.sought.isdisjoint(own) else self._fit(own)
         return fit
 
     def _fit(self, own: Sequence[str]) -> Fit:
@@ -96,7 +93,10 @@ def graph_query(text: str, analyser: Analyser, own: Thesaurus | None = None) -> 
     places: dict[str, list[int]] = {}
     for place, unit in enumerate(units):
         places.setdefault(unit, []).append(place)
-    return GraphQuery(folded, units, starts, informative or (1 << len(units)) - 1, others, places)
+    informative = informative or (1 << len(units)) - 1
+    own_units = (unit for at, unit in enumerate(units) if informative >> at & 1)
+    sought = frozenset((*own_units, *(unit for other, _, _ in others for unit in other)))
+    return GraphQuery(folded, units, starts, informative, others, places, sought)
 
 
 @lru_cache(maxsize=65_536)

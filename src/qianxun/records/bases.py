@@ -237,6 +237,13 @@ def generation(tx: Connection, knowledge_base: int) -> int:
     return max(pending or 0, applied or 0) + (revisions or 0)
 
 
+def is_indexed(tx: Connection, knowledge_base: int) -> bool:
+    """Returns True if the index has all that was written: no chunk in it has been deleted or replaced."""
+    values = {"base": knowledge_base, "revision": _revision(knowledge_base)}
+    ((pending, *_),) = _generation_query(tx.dialect).rows(tx, values)
+    return pending is None
+
+
 def generation_and_graph(tx: Connection, knowledge_base: int) -> tuple[int, int]:
     """`generation`, and how often facts were read or aliases changed, in one statement."""
     values = {"base": knowledge_base, "revision": _revision(knowledge_base), "graph": graph_revision(knowledge_base)}

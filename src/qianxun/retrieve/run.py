@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, read
 from qianxun.bases.seen import requester_of, scope_of
@@ -22,14 +24,22 @@ from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import SearchOptions, check, params_of
 from qianxun.core.ports import Cache
-from qianxun.core.types import Degraded, Found, Generation, Recall, StepTime
+from qianxun.core.types import Degraded, Found, Generation, Ranking, Recall, StepTime
 from qianxun.records import bases
 from qianxun.retrieve.as_of import resolve_as_of, with_outdated
 from qianxun.retrieve.candidate_pool import unknown_keys
-from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights
+from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, gather, with_weights, without
 from qianxun.retrieve.query_plan import QueryPlan, check_text, plan_query
 from qianxun.retrieve.recall_cache import Lifetimes, cache_key, get_cached, put_cached
-from qianxun.retrieve.rerank_and_tiers import Complete, Order, rerank_and_tiers
+from qianxun.retrieve.rerank_and_tiers import (
+    Complete,
+    Order,
+    TierCriteria,
+    completed,
+    ranking_order,
+    rerank_and_tiers,
+    tier_criteria,
+)
 from qianxun.retrieve.search_log import Journal
 from qianxun.retrieve.timings import Steps
 
@@ -117,6 +127,83 @@ async def brief_recall(
     check_text(text)
     check(options)
     return await _searched(base, text, options, generation, brief=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadRecall:
+    """The candidates of a search by the score they show, before any of them has been read."""
+
+    base: OpenBase
+    serving: Serving
+    generation: Generation
+    candidates: Candidates
+    criteria: TierCriteria
+    ranking: Ranking
+    degraded: tuple[Degraded, ...]
+    steps: tuple[StepTime, ...]
+
+    def complete(self, found: Found) -> Found:
+        return completed(self.candidates.pool, self.criteria, found)
+
+    async def page(self, rank: Callable[[Ranking], Ranking], size: int) -> tuple[Ranking, list[Found]] | None:
+        """The first ``size`` of what ``rank`` makes of the results, and those of them that are candidates, to be
+        completed. None where all have to be read: the base has changed, or the last of the results may be on the page,
+        and whether it is one is not known.
+
+        What turns out to be no result is left out, and ranked again without it.
+        """
+        pool, refused = self.candidates.pool, set[int]()
+        found_related = self.criteria.found_related(pool)
+        while True:
+            left = without(self.ranking, refused)
+            certain = np.cumsum([key in found_related for key in left.keys.tolist()])
+            results = left.head(int(np.searchsorted(certain, TOP_K_LIMIT)) + 1)  # none after these is among the first
+            page = rank(results).head(size)
+            scores = dict(results.hits_between(0, len(results)))
+            shown = [key for key in page.keys.tolist() if key in scores]
+            if not set(results.keys[TOP_K_LIMIT:].tolist()).isdisjoint(shown):
+                return None
+            wanted = list(dict.fromkeys((*results.keys[:1].tolist(), *shown)))  # the others are measured by the best
+            chunks = await pool.chunks(wanted)
+            if len(chunks) < len(wanted) or await self._has_moved():
+                return None
+            more = {chunk.key for chunk in chunks if not self.criteria.admits(chunk, found_related)}
+            if not more:
+                own = set(shown)
+                found = (Found(chunk, scores[chunk.key], "", {}) for chunk in chunks if chunk.key in own)
+                return page, with_outdated(self.base, found)
+            refused |= more
+
+    async def _has_moved(self) -> bool:
+        """Whether the index is another, or has taken up a write, since the candidates were found."""
+        return self.serving is not self.base.serving or self.generation.index != await self.serving.index.watermark()
+
+
+async def unread_recall(
+    base: OpenBase, text: str, options: SearchOptions, generation: Generation | None = None
+) -> UnreadRecall | None:
+    """`brief_recall` for callers that show a page alone, in another order: hundreds of candidates need not be read for
+    it. None where they have to be, because of a reranker or because the index has not taken up yet what was written.
+    Not for questions with rules of people, nor for those that name documents."""
+    check_text(text)
+    check(options)
+    if options.rerank or not options.fuzzy or not await read(base, bases.is_indexed):
+        return None
+    steps = Steps()
+    with base.serving.borrow() as serving:
+        stamp = serving.index.stamp
+        if generation is None or (generation.model, generation.analysis) != (stamp.model, stamp.analysis):
+            generation = await current_generation(base, serving)
+        options = await with_weights(base, serving, options, generation.records)
+        with steps.timed("rewrite"):
+            plan = await plan_query(base, text, options, generation=generation)
+        candidates = await gather(base, serving, plan, options, DEPTH, steps)
+        criteria = await tier_criteria(base, serving, candidates)
+        order = await ranking_order(base, serving, candidates, options, steps)
+        shown = await order.shown(candidates.pool)
+    degraded = (*candidates.plan.degraded, *candidates.results.degraded)
+    done = (*candidates.results.steps, *steps.done)
+    return UnreadRecall(base, serving, generation, candidates, criteria, shown, degraded, done)
 
 
 async def _searched(

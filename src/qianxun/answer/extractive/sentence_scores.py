@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import Final, TypeAlias
+from typing import Final
 
 from qianxun.answer.extractive.passage_lines import Line
 from qianxun.answer.verify.grounding import Evidence, has_day
@@ -73,32 +73,50 @@ class ScoredLine:
 def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLine]:
     """Every line, in order. A term counts by how rare it is among the lines: what none of them has counts most."""
     # Every term in every line, compared once: in itself a line has most of what it has.
-    folded = [line.folded for line in offered]
-    joined = "\n".join(folded)
-    here = {term.text: coverages(term.text, folded, joined) for term in query.terms}
+    reach = WordReach(offered)
+    here = {term.text: reach.own(term.text) for term in query.terms}
     worth = _worth(query, here, len(offered))
     whole = sum(worth.values())
     wordless = 1.0 if query.names or query.kind == "summary" else 0.0  # 介绍一下甲公司: everything about it
     evidence = _evidence(offered) if query.days else {}
-    covered = {term.text: _covers(term, query, offered, here[term.text]) for term in query.terms}
-    distinctive = _distinctive(query, offered, here)
-    informative = {number: _informative(query, own) for number, own in distinctive.items()}
+    covered = {term.text: term_coverages(term, query, reach) for term in query.terms}
+    shares = _covered_worth(worth, covered, range(len(offered)))
     sought = _informative(query, worth)
     found = []
-    for at, line in enumerate(offered):
-        covers = {word: shares[at] for word, shares in covered.items()}
-        share = sum(worth[word] * cover for word, cover in covers.items()) / whole if whole else wordless
-        fitting = _fitting(query, line)
-        figure = _figure(query, fitting, sought)
-        when = _when(query, line, evidence)
-        is_timely, has_figure = when > OTHER_TIME, figure > NOWHERE
-        fit = share * figure * when
-        own = distinctive[line.passage.number]
-        distinct = sum(own[word] * covers[word] for word in own) / (sum(own.values()) or 1.0)
-        distinct *= when * (_figure(query, fitting, informative[line.passage.number]) if own else figure)
-        choice = (1 - DISTINCTIVE) * fit + DISTINCTIVE * distinct if own else fit
-        choice *= 1.0 if _is_labelled(query, line) else UNLABELLED
-        found.append(ScoredLine(line, fit, _is_own(query, line), is_timely, has_figure, choice))
+    for places in _passages(offered):
+        own = _distinctive(query, here, places)
+        own_whole = sum(own.values()) or 1.0
+        distinctive = _informative(query, own)
+        for at, distinct in zip(places, _covered_worth(own, covered, places), strict=True):
+            line = offered[at]
+            fitting = _fitting(query, line) if query.needs else ()
+            figure = _figure(query, fitting, sought)
+            when = _when(query, line, evidence)
+            fit = (shares[at] / whole if whole else wordless) * figure * when
+            choice = fit
+            if own:
+                distinct = distinct / own_whole * (when * _figure(query, fitting, distinctive))
+                choice = (1 - DISTINCTIVE) * fit + DISTINCTIVE * distinct
+            choice *= 1.0 if _is_labelled(query, line) else UNLABELLED
+            found.append(ScoredLine(line, fit, _is_own(query, line), when > OTHER_TIME, figure > NOWHERE, choice))
+    return found
+
+
+def _passages(offered: Sequence[Line]) -> Iterator[range]:
+    """Where the lines of each passage are."""
+    start = 0
+    for _, group in groupby(offered, key=lambda line: line.passage.number):
+        end = start + sum(1 for _ in group)
+        yield range(start, end)
+        start = end
+
+
+def _covered_worth(worth: Mapping[str, float], covered: Mapping[str, Sequence[float]], places: range) -> list[float]:
+    """By line, how much it covers of what the terms are worth."""
+    found = [0.0] * len(places)
+    for word, own in worth.items():
+        shares = covered[word][places.start : places.stop]
+        found = [before + own * share for before, share in zip(found, shares, strict=True)]
     return found
 
 
@@ -110,21 +128,17 @@ def _is_labelled(query: EvidenceQuery, line: Line) -> bool:
     return bool(label) and any(term.text == label for term in query.terms if term.is_main)
 
 
-def _distinctive(
-    query: EvidenceQuery, offered: Sequence[Line], here: Mapping[str, Sequence[float]]
-) -> dict[int, dict[str, float]]:
-    """What a term is worth among the lines of each passage: what all of them have tells none from the others, and the
+def _distinctive(query: EvidenceQuery, here: Mapping[str, Sequence[float]], places: range) -> dict[str, float]:
+    """What a term is worth among the lines of a passage: what all of them have tells none from the others, and the
     passage is about it whether or not a line repeats it."""
-    found: dict[int, dict[str, float]] = {}
-    for number, group in groupby(range(len(offered)), key=lambda at: offered[at].passage.number):
-        own = list(group)
-        counts = {term: sum([here[term.text][at] >= SHORT for at in own]) for term in query.terms}
-        found[number] = {
-            term.text: term.share * math.log1p(len(own) / count) * (0.6 + 0.2 * min(len(term.text), 4))
-            for term, count in counts.items()
-            if count
-        }
-    return found
+    counts = {
+        term: sum([share >= SHORT for share in here[term.text][places.start : places.stop]]) for term in query.terms
+    }
+    return {
+        term.text: term.share * math.log1p(len(places) / count) * (0.6 + 0.2 * min(len(term.text), 4))
+        for term, count in counts.items()
+        if count
+    }
 
 
 def _worth(query: EvidenceQuery, here: Mapping[str, Sequence[float]], lines: int) -> dict[str, float]:
@@ -138,40 +152,56 @@ def _worth(query: EvidenceQuery, here: Mapping[str, Sequence[float]], lines: int
     return found
 
 
-def _covers(term: Term, query: EvidenceQuery, offered: Sequence[Line], here: Sequence[float]) -> list[float]:
-    """How far each line covers a term that it has itself as far as ``here`` says. A line is also the one before the
-    next, and the first of its passage."""
-    known = {term.text: dict(zip((line.folded for line in offered), here, strict=True))}
-    return [
-        own if own >= NAMED else term_coverage(term, line, query, own, known)
-        for line, own in zip(offered, here, strict=True)
-    ]
+class WordReach:
+    """How far words reach lines: in these themselves, in what they stand under, in the line before, in their passage.
 
+    Of a passage, a heading and a line that is also the one before the next it is worked out once.
+    """
 
-KnownCoverages: TypeAlias = dict[str, dict[str, float]]
-"""Word → text → how far that has it: the same heading, or line before the next, is compared for many lines."""
+    def __init__(self, offered: Sequence[Line]) -> None:
+        self.lines = offered
+        self._folded = [line.folded for line in offered]
+        self._joined = "\n".join(self._folded)
+        self._own: dict[str, list[float]] = {}
+        self._reach: dict[str, list[float]] = {}
 
+    def own(self, word: str) -> list[float]:
+        """How far each line has a word itself."""
+        found = self._own.get(word)
+        if found is None:
+            found = self._own[word] = coverages(word, self._folded, self._joined)
+        return found
 
-def line_coverage(word: str, line: Line, here: float | None = None, covers: KnownCoverages | None = None) -> float:
-    """How far a line has a word: itself (``here``, where that is known), or through its surroundings. What is worked
-    out of these is added to ``covers``."""
-    known = {} if covers is None else covers.setdefault(word, {})
-    if here is None:
-        here = _known_coverage(word, line.folded, known)
-    if here >= NAMED:
-        return here
-    if line.heading and _known_coverage(word, line.heading, known) >= SHORT:
-        return HEADED
-    if line.opened and _known_coverage(word, line.opened, known) >= SHORT:
-        return NAMED
-    if word in line.name:
-        return NAMED
-    best = max(here, AROUND) if word in line.around else here
-    if best < BEFORE and line.before:  # it counts for no more than its share
-        best = max(best, BEFORE * _known_coverage(word, line.before, known))
-    if best < TOPIC and line.first:
-        best = max(best, TOPIC * _known_coverage(word, line.first, known))
-    return best
+    def of(self, word: str) -> list[float]:
+        """How far each line has a word: itself, or through its surroundings."""
+        found = self._reach.get(word)
+        if found is None:
+            found = self._reach[word] = self._reached(word)
+        return found
+
+    def _reached(self, word: str) -> list[float]:
+        own = self.own(word)
+        known = dict(zip(self._folded, own, strict=True))
+        reached, before = list[float](), None
+        for line, best in zip(self.lines, own, strict=True):
+            if best >= NAMED:
+                reached.append(best)
+                continue
+            if before is None or line.passage is not before.passage:
+                is_named, is_around = word in line.name, word in line.around
+            before = line
+            if line.heading and _known_coverage(word, line.heading, known) >= SHORT:
+                best = HEADED
+            elif is_named or (line.opened and _known_coverage(word, line.opened, known) >= SHORT):
+                best = NAMED
+            else:
+                best = max(best, AROUND) if is_around else best
+                if best < BEFORE and line.before:  # it counts for no more than its share
+                    best = max(best, BEFORE * _known_coverage(word, line.before, known))
+                if best < TOPIC and line.first:
+                    best = max(best, TOPIC * _known_coverage(word, line.first, known))
+            reached.append(best)
+        return reached
 
 
 def _known_coverage(word: str, text: str, known: dict[str, float]) -> float:
@@ -181,25 +211,41 @@ def _known_coverage(word: str, text: str, known: dict[str, float]) -> float:
     return found
 
 
-def term_coverage(
-    term: Term,
-    line: Line,
-    query: EvidenceQuery,
-    here: float | None = None,
-    covers: KnownCoverages | None = None,
-) -> float:
-    """How far a line covers a term of the question: has it (``here``, where that is known), writes it otherwise, or
-    has the figure it labels."""
-    here = line_coverage(term.text, line, here, covers)
+def line_coverage(word: str, line: Line) -> float:
+    """How far a line has a word: itself, or through its surroundings."""
+    return WordReach((line,)).of(word)[0]
+
+
+def term_coverages(term: Term, query: EvidenceQuery, reach: WordReach) -> list[float]:
+    """How far each line covers a term of the question: has it, writes it otherwise, or has the figure it labels."""
+    found = reach.of(term.text)
+    if not (term.alike or term.formal or term.parts or term.measure):
+        return found
+    # What a line has itself needs no other writing.
+    own = reach.own(term.text)
+    return [
+        here if itself >= NAMED else _otherwise(term, query, reach, at, here)
+        for at, (itself, here) in enumerate(zip(own, found, strict=True))
+    ]
+
+
+def term_coverage(term: Term, line: Line, query: EvidenceQuery) -> float:
+    """`term_coverages` of one line."""
+    return term_coverages(term, query, WordReach((line,)))[0]
+
+
+def _otherwise(term: Term, query: EvidenceQuery, reach: WordReach, at: int, here: float) -> float:
+    """How far a line covers a term that it reaches as far as ``here`` says, by its other writings and its figure."""
+    line = reach.lines[at]
     if here < ALIKE and term.alike and any(other in line.folded for other in term.alike):
         here = ALIKE
     if here < FORMAL and term.formal and _is_formal(term, line):
         here = FORMAL
     if term.parts and here < SHORT:
-        here = max(here, SHORT * min(line_coverage(part, line, None, covers) for part in term.parts))
+        here = max(here, SHORT * min(reach.of(part)[at] for part in term.parts))
     if term.measure is None or here >= FIGURED or not _has_figure(term.measure, line, query):
         return here
-    return max(here, FIGURED * (line_coverage(term.bare, line, None, covers) if term.bare else 1.0))
+    return max(here, FIGURED * (reach.of(term.bare)[at] if term.bare else 1.0))
 
 
 def _is_formal(term: Term, line: Line) -> bool:
@@ -247,7 +293,7 @@ def coverage(word: str, text: str) -> float:
 
 def coverages(word: str, texts: Sequence[str], joined: str) -> list[float]:
     """`coverage` of a word by each text. ``joined``: all of them, a line each; what is nowhere in it is in none."""
-    if may_be_written_otherwise(word, joined):
+    if len(texts) == 1 or may_be_written_otherwise(word, joined):
         return [coverage(word, text) for text in texts]
     same = [other for other in _same_words(word) if other in joined]
     pairs = [] if word.isascii() else [word[at : at + 2] for at in range(len(word) - 1)]
@@ -300,7 +346,7 @@ def _fitting(query: EvidenceQuery, line: Line) -> list[tuple[str, str, float, fl
     far its unit and its kind fit."""
     found = []
     lacks_duration = _DURATION.search(query.folded) is not None and _days(line.folded) == 1  # it takes two dates
-    for near, clause in _clauses(line) if query.needs else ():
+    for near, clause in _clauses(line):
         fitting = [figure for figure in figures(clause) if may_answer(figure, query)]
         if fitting:
             is_unit = not query.unit or any(_is_unit(query.unit, figure) for figure in fitting)

@@ -26,8 +26,8 @@ from qianxun.answer.extractive.sentence_scores import (
     AROUND,
     SHORT,
     ScoredLine,
+    WordReach,
     coverage,
-    coverages,
     has_wanted_kind,
     line_coverage,
     score_lines,
@@ -148,21 +148,24 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
             return Sufficiency(False, best, f"资料没有讲到：{'、'.join(unknown)}")
         return Sufficiency(True, best, f"资料没有讲到：{missing}" if missing else "")
     fit = _fit(query, evidence.scored)
-    words = [term.text for term in query.terms]
-    own = [one for one in evidence.scored if not evidence.subject or one.line.is_of(evidence.subject)]
-    folded = [one.line.folded for one in own]
-    joined = "\n".join(folded)
-    absent = [word for word in words if max(coverages(word, folded, joined), default=0.0) < 0.8]
     # What only lines about something else say is not said of the subject.
-    is_enough = fit >= ENOUGH[query.kind] and not (evidence.subject and absent) and not _lacks_thing(evidence, fit)
+    is_of_subject = not evidence.subject or not _absent(evidence)
+    is_enough = fit >= ENOUGH[query.kind] and is_of_subject and not _lacks_thing(evidence, fit)
     is_enough = is_enough and not _lacks_attribute(evidence) and _offers_kind(evidence) and not _is_of_other(evidence)
     lacks_result = query.is_computed and not _states_result(evidence.scored)
     if is_enough and not lacks_result and (likeness is None or _chance(evidence, fit, likeness) >= SURE):
         return Sufficiency(True, fit)
-    missing = "、".join(absent[:5])
     if is_enough and lacks_result:
         return Sufficiency(False, fit, "资料写了有关的数，没有写出所问的结果")
+    missing = "、".join(_absent(evidence)[:5])
     return Sufficiency(False, fit, f"资料没有讲到：{missing}" if missing else "资料讲到了这些，但没有讲到所问的内容")
+
+
+def _absent(evidence: ReadEvidence) -> list[str]:
+    """The words of a question that no line has, of those about its subject."""
+    own = [one for one in evidence.scored if not evidence.subject or one.line.is_of(evidence.subject)]
+    reach = WordReach([one.line for one in own])
+    return [term.text for term in evidence.query.terms if max(reach.own(term.text), default=0.0) < SHORT]
 
 
 def _is_known(name: str, evidence: ReadEvidence) -> bool:
