@@ -191,7 +191,7 @@ class ModeSearch:
             self._note_failed(error)
             return None
         self.steps.done.extend(found.steps)
-        self.degraded.extend(found.degraded)
+        self.degraded.extend(one for one in found.degraded if one not in self.degraded)  # `unread` has some
         return found
 
     async def graph(self) -> KnowledgeGraph | None:
