@@ -186,11 +186,13 @@ def growth(found: Found, lead: str, unit: str, end: str) -> str:
         text = made if isinstance(found.pattern.pattern, str) else made.encode("latin-1", "replace")
         return seconds(lambda: run(found, text), times)
 
-    last = 0.0
+    before = last = 0.0
     for length, limit in LENGTHS.items():
-        if length == LONGEST and last * 16 < limit:  # a square takes sixteen times as long as a quarter of its text
+        # A square takes sixteen times as long as a quarter of its text. Work that is not yet at five times by now has
+        # too little of a square in it to be at nine times with the longest text.
+        if length == LONGEST and (last * 16 < limit or last < 5 * before):
             return ""
-        last = took(length)
+        before, last = last, took(length)
         if last > limit and took(length, times=2) > limit:  # a machine may be busy once
             break
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import fields
@@ -381,9 +382,13 @@ def test_what_is_in_a_base_is_reached_through_that_door_alone() -> None:
     for path in SOURCE.rglob("*.py"):
         if "records" in path.relative_to(SOURCE).parts:
             continue
-        if _plain_transactions(path.read_text("utf-8")):
+        text = path.read_text("utf-8")
+        if TRANSACTION.search(text) and _plain_transactions(text):  # to parse all of them takes seconds
             free.add(path.relative_to(SOURCE).as_posix())
     assert free <= OPEN_TO_ALL
+
+
+TRANSACTION = re.compile(r"records\W*\.\s*(?:reading|writing|read|write)\b")
 
 
 def _plain_transactions(source: str) -> list[str]:

@@ -108,5 +108,5 @@ def test_a_leak_is_seen(
 ) -> None:
     """The negative control: a statistic over everything, or tables as they are."""
     leak(monkeypatch)
-    whole, own = asyncio.run(compared(tmp_path, 1, 24, PRINCIPALS[1], QUERIES[:1]))
+    whole, own = asyncio.run(compared(tmp_path, 1, 12, PRINCIPALS[1], QUERIES[:1]))
     assert differing(whole, own)

@@ -54,4 +54,4 @@ def test_very_many_figures_are_checked_in_time(sentence: str, mark: str) -> None
         source = "".join(f"{numbers.choice(words)}{numbers.randint(1, 99_999)}{mark}" for _ in range(size))
         return lambda: checked(sentence, source)
 
-    assert is_linear(work, 350)
+    assert is_linear(work, 200)

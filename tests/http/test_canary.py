@@ -80,8 +80,9 @@ class Witness:
 
     def sightings(self, *secrets: str) -> list[str]:
         found = []
+        written = set().union(*map(forms, secrets))
         for name, hay in self.haystacks():
-            for form in set().union(*map(forms, secrets)):
+            for form in written:
                 if (at := hay.find(form)) >= 0:
                     found.append(f"{name}: {form!r} in …{hay[max(0, at - 80) : at + 120]!r}…")
                     break

@@ -26,6 +26,7 @@ from qianxun.records import bases, chunks, outbox
 from qianxun.records.schema import KnowledgeBaseRow, VectorRow
 from qianxun.testing.scripted import HashEmbedding
 from tests.indexing.opened import FailingEmbedding, GatedEmbedding, doc, found, opened
+from tests.sampling import share
 
 TOPICS = ("门诊", "住院", "生育", "工伤", "失业", "养老")
 SMALL, LARGE = HashEmbedding(32), HashEmbedding(64)
@@ -484,7 +485,7 @@ def test_verify_raises_no_false_alarm_under_writes(tmp_path: Path) -> None:
         async with opened(tmp_path, background=True) as (engine, kb):
 
             async def write() -> None:
-                for number in range(15):
+                for number in range(share(15, 7)):
                     await engine.add_documents(kb, [doc("住院", f"住院规定第{number}版")], wait=number % 2 == 0)
                     await engine.delete_document(kb, TOPICS[number % 6])
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from tests.ingest.recognised import PICTURES, as_written_down
 from tests.shared import DATA, needs_data, needs_ocr
 
 from qianxun.core.types import Paragraph, Table, TableBlock
@@ -13,19 +16,27 @@ from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
 
 LIMITS = ParseLimits()
-PICTURES = DATA / "ingest/images_tables"
 OFFICE = DATA / "ingest/office_pdf"
 pytestmark = [needs_data, needs_ocr]
 
 
-def table_in(name: str) -> Table:
-    found = [block.table for block in parse(PICTURES / name, LIMITS).blocks if isinstance(block, TableBlock)]
-    assert len(found) == 1
-    return found[0]
+TableIn = Callable[[str], Table]
 
 
-@pytest.mark.long
-def test_a_table_without_upright_lines() -> None:
+@pytest.fixture(params=["written down", pytest.param("recognised", marks=pytest.mark.long)])
+def table_in(request: pytest.FixtureRequest) -> TableIn:
+    """The table made of a picture and of what was once recognised in it, or is now."""
+
+    def made(name: str) -> Table:
+        with as_written_down(name) if request.param == "written down" else nullcontext():
+            found = [block.table for block in parse(PICTURES / name, LIMITS).blocks if isinstance(block, TableBlock)]
+        assert len(found) == 1
+        return found[0]
+
+    return made
+
+
+def test_a_table_without_upright_lines(table_in: TableIn) -> None:
     table = table_in("tsr_lineless_table_recognition.jpg")
     assert [column.name for column in table.columns][:5] == ["姓名", "年龄", "性别", "身高/m", "体重/kg"]
     assert [row[:5] for row in table.rows[:3]] == [
@@ -36,7 +47,7 @@ def test_a_table_without_upright_lines() -> None:
     assert len(table.rows) == 8
 
 
-def test_merged_headers_and_a_caption() -> None:
+def test_merged_headers_and_a_caption(table_in: TableIn) -> None:
     table = table_in("tsr_row_span.png")
     assert table.title == "果园收成表"
     assert [column.path for column in table.columns] == [
@@ -46,16 +57,14 @@ def test_merged_headers_and_a_caption() -> None:
     assert table.rows[2] == ("香蕉", 6, 1, 0.2)
 
 
-@pytest.mark.long
-def test_a_table_that_rules_only_its_head() -> None:
+def test_a_table_that_rules_only_its_head(table_in: TableIn) -> None:
     table = table_in("tsr_table.jpg")
     assert [column.name for column in table.columns] == ["Methods", "R", "P", "F", "FPS"]
     assert table.texts[0] == ("SegLink [26]", "70.0", "86.0", "77.0", "8.9")
     assert table.texts[10] == ("PAN [34]", "83.8", "84.4", "84.1", "30.2")
 
 
-@pytest.mark.long
-def test_a_ruled_table_with_a_title_row() -> None:
+def test_a_ruled_table_with_a_title_row(table_in: TableIn) -> None:
     table = table_in("tsr_table3.jpg")
     assert [column.name for column in table.columns][1] == "产品描述"
     assert len(table.rows) == 7
@@ -63,8 +72,7 @@ def test_a_ruled_table_with_a_title_row() -> None:
     assert table.texts[5][0].endswith("合同比对机器人")
 
 
-@pytest.mark.long
-def test_merged_cells_down_the_side() -> None:
+def test_merged_cells_down_the_side(table_in: TableIn) -> None:
     table = table_in("tsr_wired_table.png")
     assert "步兵班战斗编组表" in table.title
     assert [row[0] for row in table.texts] == ["编两个组", "编两个组", "编三个组", "编三个组"]
@@ -72,7 +80,7 @@ def test_merged_cells_down_the_side() -> None:
     assert table.notes == "注：此表为8、9人步兵班编组方案。"
 
 
-def test_headers_of_two_lines() -> None:
+def test_headers_of_two_lines(table_in: TableIn) -> None:
     table = table_in("tsr_lineless_table.png")
     assert [column.name for column in table.columns][2:] == ["Molecular weight cut-off (kDa)", "Pore size (nm)"]
     assert [row[0] for row in table.rows] == ["CA1", "CA5"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 
-from sqlalchemy import Connection, NullPool, create_engine
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.exc import OperationalError
 
 from qianxun.records.schema import Base
@@ -22,9 +23,14 @@ PATIENCE = 60.0
 def empty(url: str) -> None:
     """Takes every row of the records away, and ends whatever sessions are left."""
     end_sessions(url)
-    with create_engine(with_driver(url), poolclass=NullPool).begin() as connection:
-        for table in reversed(Base.metadata.sorted_tables):
-            connection.execute(table.delete())
+    with _engine(url).connect() as connection:
+        named = connection.dialect.identifier_preparer.format_table
+        deletions = [f"DELETE FROM {named(table)}" for table in reversed(Base.metadata.sorted_tables)]
+        cursor = connection.connection.cursor()  # the driver's own: nothing of this has to be compiled
+        if connection.dialect.name == "postgresql":
+            deletions = ["; ".join(deletions)]
+        for statement in ("BEGIN", *deletions, "COMMIT"):
+            cursor.execute(statement)
 
 
 def end_sessions(url: str) -> int:
@@ -32,14 +38,21 @@ def end_sessions(url: str) -> int:
 
     Answers once they are gone: their locks with them.
     """
-    engine = create_engine(with_driver(url), poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
+    with _engine(url).connect() as connection:
         ended = _terminated(connection)
         give_up = time.monotonic() + PATIENCE
         while _left(connection, ended):
             assert time.monotonic() < give_up, "a session does not end"
             time.sleep(PAUSE)
     return len(ended)
+
+
+@cache
+def _engine(url: str) -> Engine:
+    """With one connection, which stays: a new one would have to look every table up."""
+    return create_engine(
+        with_driver(url), isolation_level="AUTOCOMMIT", pool_size=1, max_overflow=0, pool_pre_ping=True
+    )
 
 
 def with_driver(url: str) -> str:

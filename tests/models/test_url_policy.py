@@ -420,6 +420,7 @@ CLIENTS = {
     "socket", "socketserver", "ssl", "http.client", "urllib.request", "urllib3", "requests", "aiohttp", "httpx",
     "httpcore", "ftplib", "smtplib", "telnetlib", "xmlrpc.client", "websockets", "openai",
 }  # fmt: skip
+MENTION = re.compile(rf"\b(?:import|from)\b.*\b(?:{'|'.join({name.partition('.')[0] for name in CLIENTS})})\b")
 # Weights come from hubs that the operator names and are held to their hash; the folder's lock asks for the machine's
 # name; the service listens, and its client calls it.
 OTHER_BUSINESS = ("models/local/download_sources.py", "engine/folder_lock.py", "doors/", "records/database/mysql")
@@ -430,7 +431,7 @@ def network_users(source: Path) -> set[str]:
     for path in source.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         names: set[str] = set()
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(ast.parse(text)) if MENTION.search(text) else ():  # to parse all of them takes seconds
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:

@@ -245,10 +245,11 @@ class IndexConformance:
 
     def test_filters_let_through_exactly_what_they_mean(self, tmp_path: Path) -> None:
         entries = library()
+        examples = settings().max_examples * 3 // 2  # a hundred, unless the suite says otherwise
         with self.built(tmp_path) as opened:
             opened.apply(1, list(entries.values()))
 
-            @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+            @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
             @given(filters())
             def holds(where: Filter) -> None:
                 expected = sorted(key for key, entry in entries.items() if matches(where, entry.attributes))
