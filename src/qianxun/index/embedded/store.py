@@ -18,7 +18,7 @@ from qianxun.core.system.durable import sync
 from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
 from qianxun.index.embedded import codes, saved_lists, vectors
 from qianxun.index.embedded.extents import Extent, State, append, read, require_size
-from qianxun.index.embedded.facts import FACT, Facts, FactWriter, passing
+from qianxun.index.embedded.facts import FACT, REPEAT, Encoded, Facts, FactWriter, parted, passing, repeated
 from qianxun.index.embedded.population import packed_lengths, token_counts
 from qianxun.index.embedded.precision import (
     HALF,
@@ -34,7 +34,7 @@ from qianxun.index.embedded.precision import (
 )
 from qianxun.index.shared import CACHED_FILTERS, LANES, owners_of
 
-ROWS, FACTS, VALUES, DEATHS, TOKENS = "rows", "facts", "values", "deaths", "tokens"
+ROWS, FACTS, REPEATS, VALUES, DEATHS, TOKENS = "rows", "facts", "repeats", "values", "deaths", "tokens"
 CODES, CENTERS = "codes-", "centers-"  # … and the number of rows that the centres were made from
 POPULATIONS = 64  # of one state: of 100,000 rows each takes .4 MB
 COPIED = 4_096  # vectors at a time
@@ -276,8 +276,10 @@ class Store:
     def _fact_columns(self) -> Columns:
         with self._loading:
             if self._facts is None:
-                table = np.frombuffer(read(self.folder / FACTS, self._extent(FACTS)), dtype=FACT)
-                self._facts = Columns(table)
+                stored = np.frombuffer(read(self.folder / FACTS, self._extent(FACTS)), dtype=FACT)
+                repeats = np.frombuffer(read(self.folder / REPEATS, self._extent(REPEATS)), dtype=REPEAT)
+                self._facts = Columns(stored)
+                self._facts.append(repeated(stored, repeats))
             return self._facts
 
     def _heap(self) -> bytes:
@@ -331,18 +333,20 @@ class Store:
         uncounted = len(self._rows) - self._extent(TOKENS).size // TOKEN_COUNTS.itemsize
         stored, precision = self._stored(table["vector"] == 1, matrix)
         table["check"] = row_sums(stored) if self.dimension else 0
-        facts, heap = self._fact_writer.encode(attributes, self._extent(VALUES).size)
+        number = self._extent(FACTS).size // FACT.itemsize
+        facts = self._fact_writer.encode(attributes, self._extent(VALUES).size, number)
         parts = {
             ROWS: _fields(table, ROW).tobytes(),
             TOKENS: _no_counts(uncounted).tobytes() + _fields(table, TOKEN_COUNTS).tobytes(),
-            FACTS: facts.tobytes(),
-            VALUES: heap,
+            FACTS: facts.once.tobytes(),
+            REPEATS: facts.repeats.tobytes(),
+            VALUES: facts.heap,
             DEATHS: dead.astype("<i8").tobytes(),
         }
         if self.dimension:
             parts[precision.file] = stored.tobytes()
         extents = self._append(parts, *along)
-        return Staged(table, facts, self._owners + len(attributes), extents)
+        return Staged(table, facts.every, self._owners + len(attributes), extents)
 
     def holds(self, matrix: Vectors) -> bool:
         """Whether these vectors can be added as the store is."""
@@ -426,7 +430,7 @@ class Store:
 
     # ── compaction ───────────────────────────────────────────────────────────────────────────────
 
-    def facts_of(self, owners: Column) -> tuple[NDArray[np.void], bytes]:
+    def facts_of(self, owners: Column) -> Encoded:
         """The facts of these owners (ascending), renumbered from 0, with a heap that holds only their values."""
         columns = self._fact_columns().view()
         chosen = np.flatnonzero(np.isin(columns["owner"], owners))
@@ -441,7 +445,7 @@ class Store:
             heap[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
         )
         table["start"] = (np.cumsum(sizes) - sizes)[inverse]
-        return table, values
+        return Encoded(table, *parted(table, first, inverse), values)
 
     def narrowest(self, slots: Column) -> Precision:
         """The precision in which these rows take the least space and lose nothing. One that is damaged stays as it is,
@@ -551,12 +555,13 @@ def compact(
     extents, sums = store.copy_vectors(live, folder, precision)
     if store.dimension:
         table["check"] = sums
-    facts, heap = store.facts_of(used)
+    facts = store.facts_of(used)
     extents |= {
         name: append(folder / name, Extent(), data)
         for name, data in (
             (ROWS, _fields(table, ROW).tobytes()), (TOKENS, _fields(table, TOKEN_COUNTS).tobytes()),
-            (FACTS, facts.tobytes()), (VALUES, heap), (DEATHS, pending.tobytes()),
+            (FACTS, facts.once.tobytes()), (REPEATS, facts.repeats.tobytes()), (VALUES, facts.heap),
+            (DEATHS, pending.tobytes()),
         )
         if data
     }  # fmt: skip
