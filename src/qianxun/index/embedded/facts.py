@@ -102,11 +102,11 @@ def parted(
     return table[once], repeats
 
 
-def repeated(stored: NDArray[np.void], repeats: NDArray[np.void]) -> NDArray[np.void]:
-    """The facts that repeats stand for."""
-    table: NDArray[np.void] = stored[repeats["of"]]
-    table["owner"] = repeats["owner"]
-    return table
+def every_fact(stored: NDArray[np.void], repeats: NDArray[np.void]) -> Mapping[str, NDArray[np.unsignedinteger]]:
+    """The stored facts, then those that repeats stand for, as columns."""
+    columns = {name: np.array(stored[name]) for name in FACT.names or ()}
+    owners = np.concatenate([columns["owner"], repeats["owner"]])
+    return {name: np.concatenate([own, own[repeats["of"]]]) for name, own in columns.items()} | {"owner": owners}
 
 
 def passing(where: Filter, facts: Facts, owners: int) -> Mask:
