@@ -105,8 +105,10 @@ def parted(
 def every_fact(stored: NDArray[np.void], repeats: NDArray[np.void]) -> Mapping[str, NDArray[np.unsignedinteger]]:
     """The stored facts, then those that repeats stand for, as columns."""
     columns = {name: np.array(stored[name]) for name in FACT.names or ()}
-    owners = np.concatenate([columns["owner"], repeats["owner"]])
-    return {name: np.concatenate([own, own[repeats["of"]]]) for name, own in columns.items()} | {"owner": owners}
+    owners, of = np.concatenate([columns["owner"], repeats["owner"]]), repeats["of"].astype(np.intp)
+    return {name: np.concatenate([own, own.take(of)]) for name, own in columns.items() if name != "owner"} | {
+        "owner": owners
+    }
 
 
 def passing(where: Filter, facts: Facts, owners: int) -> Mask:
