@@ -13,6 +13,7 @@ from qianxun.core.types import Document, Piece, Prepared, Submission
 from qianxun.records import Records, bases, checksums, chunk_texts, chunks, documents, graph, terms
 from qianxun.records.chunk_texts import SHORT
 from qianxun.records.database.open import HEAD, connect, downgrade, migrate
+from qianxun.records.database.restrict import restricting
 from qianxun.records.schema import ChunkRow, VersionRow
 from tests.indexing.opened import doc, found, opened
 
@@ -70,6 +71,18 @@ def test_every_reader_finds_the_text_wherever_it_is(
         assert [one.text for one in graph.unread(tx, base, "statistical:1", 0, 10)] == texts
         assert chunks.damaged_keys(tx, keys) == []
         assert [row.text for row in chunk_texts.of_version(tx, 1, 1)] == texts
+
+
+@pytest.mark.parametrize(("sets", "seen"), [((0,), [piece.text for piece in PARTS]), ((5,), [])])
+def test_a_principal_reads_the_texts_of_what_it_may_see(
+    records: Records, sets: tuple[int, ...], seen: list[str]
+) -> None:
+    with records.writing() as tx:
+        base = stored(tx, CONTENT, *PARTS)
+    with records.reading() as tx, restricting(tx, sets):
+        assert [one.text for one in chunks.of_document(tx, base, "d")] == seen
+        assert [one.text for one in chunks.by_keys(tx, base, [1, 2]).values()] == seen
+        assert [text for _, text in terms.texts(tx, base, 0)] == seen
 
 
 def test_damage_to_the_one_text_is_found_in_the_document_and_in_the_chunk(records: Records) -> None:
