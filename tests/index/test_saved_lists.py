@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from qianxun.core.errors import IndexUnusable
 from qianxun.core.ports import Index
 from qianxun.core.types import IndexBatch
-from qianxun.index.embedded import codes, saved_lists
+from qianxun.index.embedded import codes, saved_lists, store
+from qianxun.index.embedded.extents import Extent
 from qianxun.index.embedded.index import create
 from tests.index.test_many_lists import FEW, ROWS, WIDE, _lists_as_of_a_large_base, clustered, entry, story
 
@@ -73,3 +75,34 @@ def test_saved_lists_are_used_and_give_the_same_answers(tmp_path: Path, monkeypa
         assert opened(tmp_path) == grown
         assert sorted_rows[-1] == ROWS + FEW  # all of them
         assert saved.read_bytes() != damaged  # and saved anew
+
+
+def test_codes_that_are_all_in_saved_lists_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(saved_lists, "LEAST_BYTES", 0)
+    right: list[list[int]] = []
+
+    async def first(index: Index) -> None:
+        right.extend(await answers(index))
+
+    story(tmp_path, VECTORS[:ROWS], first)
+    names: list[str] = []
+    read = store.read
+
+    def noted(path: Path, extent: Extent) -> bytes:
+        names.append(path.name)
+        return read(path, extent)
+
+    monkeypatch.setattr(store, "read", noted)
+    assert opened(tmp_path) == right
+    assert f"{store.CENTERS}{ROWS}" in names
+    assert f"{store.CODES}{ROWS}" not in names
+    (place,) = tmp_path.rglob(f"{store.CODES}{ROWS}")
+    place.write_bytes(b"?" + place.read_bytes()[1:])
+
+    async def verify() -> None:
+        index = await create(tmp_path, exact_limit=100).open(1, WIDE)
+        with pytest.raises(IndexUnusable, match="校验和"):
+            await index.check()
+        await index.close()
+
+    asyncio.run(verify())

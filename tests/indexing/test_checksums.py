@@ -31,7 +31,7 @@ async def fill(engine: Engine, kb: int) -> None:
 DAMAGES: dict[str, str] = {
     "damaged_settings": "UPDATE knowledge_bases SET config = replace(config, 'chunk_size', 'chunk_sjze')",
     "damaged_document": "UPDATE document_versions SET content = replace(content, '门诊', '闩诊')",
-    "damaged_chunk": "UPDATE chunks SET text = cast(x'ff' || text AS TEXT) WHERE text LIKE '门诊%'",  # no UTF-8
+    "damaged_chunk": "UPDATE chunks SET text = cast(x'ff' || '门诊保险' AS TEXT) WHERE key = 1",  # no UTF-8
     "damaged_table": "UPDATE tables SET rows = substr(rows, 2)",  # no JSON
     "damaged_question": "UPDATE qa_pairs SET answer = replace(answer, '500', '510')",
     "damaged_vector": "UPDATE chunk_vectors SET vector = cast(x'7f' || substr(vector, 2) AS BLOB)",

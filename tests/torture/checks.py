@@ -10,13 +10,15 @@ from functools import lru_cache
 from pathlib import Path
 from random import Random
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from qianxun.core.errors import QianxunError
 from qianxun.core.types import Text
 from qianxun.engine.engine import Engine
 from qianxun.ingest.chunk import ChunkSplitter
+from qianxun.records.chunk_texts import SAME_VERSION, TEXT
+from qianxun.records.schema import ChunkRow, VersionRow
 from tests.torture.ledger import Ledger, Violation
 from tests.torture.script import content, models, token
 
@@ -112,8 +114,9 @@ def _version(doc_id: str, text: str) -> int:
 def _require_whole(tx: Connection, held: Mapping[str, Held], splitter: ChunkSplitter, searchable: set[str]) -> None:
     """Each document has all chunks of the version that serves, at their places; or none at all."""
     found: dict[tuple[int, int], list[tuple[int, int, str]]] = defaultdict(list)
-    query = "SELECT document_key, generation, c.start, c.end, text FROM chunks c ORDER BY document_key, position"
-    for key, generation, start, end, text in tx.exec_driver_sql(query):
+    columns = (ChunkRow.document_key, ChunkRow.generation, ChunkRow.start, ChunkRow.end, TEXT)
+    query = select(*columns).select_from(ChunkRow).outerjoin(VersionRow, SAME_VERSION)
+    for key, generation, start, end, text in tx.execute(query.order_by(ChunkRow.document_key, ChunkRow.position)):
         found[key, generation].append((start, end, text))
     for doc_id, one in held.items():
         if doc_id in searchable and one.status not in ("indexed", "deleted"):

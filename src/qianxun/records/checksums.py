@@ -15,6 +15,7 @@ from zlib import crc32
 from sqlalchemy import Connection, null, select
 
 from qianxun.core.ingest_types import Finding
+from qianxun.records.chunk_texts import SAME_VERSION, TEXT
 from qianxun.records.database.statements import reading_damage
 from qianxun.records.schema import (
     Base,
@@ -110,7 +111,7 @@ PAGE = 500  # rows that are read at once
 EXAMPLES = 5
 CHUNK = (  # what `of_chunk` takes
     ChunkRow.key, ChunkRow.generation, ChunkRow.position, ChunkRow.start, ChunkRow.end, ChunkRow.kind, ChunkRow.page,
-    ChunkRow.headings, ChunkRow.text,
+    ChunkRow.headings, TEXT,
 )  # fmt: skip
 CORRECTED_CHUNK = (*CHUNK, ChunkRow.corrected)  # what it takes since chunks can be corrected
 
@@ -159,9 +160,8 @@ def _damaged(tx: Connection, model: type[Base], covered: Sequence[str], own: Any
 
 
 def damaged_chunks(tx: Connection, condition: Any) -> Damaged:
-    for document, checksum, *values in _rows(
-        tx, select(ChunkRow.document_key, ChunkRow.checksum, *CORRECTED_CHUNK).where(condition)
-    ):
+    query = select(ChunkRow.document_key, ChunkRow.checksum, *CORRECTED_CHUNK).select_from(ChunkRow)
+    for document, checksum, *values in _rows(tx, query.outerjoin(VersionRow, SAME_VERSION).where(condition)):
         if not is_sound_chunk(checksum, values):
             yield values[0], document
 

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, Dialect, bindparam, delete, func, literal_col
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.types import Attributes, Chunk, Corrected, Keys, Piece, Prepared, Vector, VectorField, Vectors
 from qianxun.core.unicode import is_storable
-from qianxun.records import checksums, graph, pairs, rows
+from qianxun.records import checksums, chunk_texts, graph, pairs, rows
+from qianxun.records.chunk_texts import SAME_VERSION, TEXT, own_text, short_contents
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.restrict import permitted_in
 from qianxun.records.database.statements import (
@@ -72,6 +73,7 @@ def write_chunks(
     if not total:
         return {key: range(0) for key, _, _ in prepared}
     keys = allocate(tx, "chunk", total)
+    contents = short_contents(tx, prepared)
     ranges: dict[int, range] = {}
     chunk_rows: list[tuple[Any, ...]] = []
     first = keys.start
@@ -79,7 +81,8 @@ def write_chunks(
         own = range(first, first + len(work.pieces))
         first = own.stop
         ranges[document_key] = own
-        chunk_rows.extend(_chunk_rows(knowledge_base, document_key, generation, own, work))
+        content = contents.get((document_key, generation))
+        chunk_rows.extend(_chunk_rows(knowledge_base, document_key, generation, own, work, content))
     insert_rows(tx, ChunkRow, CHUNK, chunk_rows)
     insert_rows(tx, VectorRow, VECTOR, _vector_rows((ranges[key], work) for key, _, work in prepared))
     return ranges
@@ -101,13 +104,13 @@ def _vector_rows(prepared: Iterable[tuple[range, Prepared]]) -> list[tuple[Any, 
 
 
 def _chunk_rows(
-    knowledge_base: int, document_key: int, generation: int, keys: Sequence[int], work: Prepared
+    knowledge_base: int, document_key: int, generation: int, keys: Sequence[int], work: Prepared, content: str | None
 ) -> Iterator[tuple[Any, ...]]:
     for at, (key, piece) in enumerate(zip(keys, work.pieces, strict=True)):
         place = (at, piece.start, piece.end, piece.kind, piece.page)
         headings, corrected = list(piece.headings), plain(piece.corrected)
         checksum = checksums.of_chunk(key, generation, *place, headings, piece.text, corrected)
-        texts = (headings, piece.text, checksum, corrected)
+        texts = (headings, own_text(piece, content), checksum, corrected)
         yield (key, knowledge_base, document_key, generation, *place, piece.table, *texts)
 
 
@@ -115,9 +118,8 @@ def replace_chunks(
     tx: Connection, knowledge_base: int, document_key: int, generation: int, work: Prepared
 ) -> list[int]:
     """Makes these pieces the chunks of a version. Those that it has already keep their keys. Returns all keys."""
-    mine = (ChunkRow.document_key == document_key) & (ChunkRow.generation == generation)
     stored: dict[Any, list[int]] = {}
-    for row in tx.execute(select(ChunkRow.__table__).where(mine).order_by(ChunkRow.position)):
+    for row in chunk_texts.of_version(tx, document_key, generation):
         above = tuple(row.headings)
         stored.setdefault(
             (row.start, row.end, row.kind, row.page, row.table_position, above, row.text, _keywords(row.corrected)), []
@@ -126,7 +128,8 @@ def replace_chunks(
     _remove(tx, [key for left in stored.values() for key in left])
     fresh = iter(allocate(tx, "chunk", reused.count(0)) if 0 in reused else ())
     keys = [key or next(fresh) for key in reused]
-    rows_of = list(_chunk_rows(knowledge_base, document_key, generation, keys, work))
+    content = short_contents(tx, [(document_key, generation, work)]).get((document_key, generation))
+    rows_of = list(_chunk_rows(knowledge_base, document_key, generation, keys, work, content))
     for key, values in zip(reused, rows_of, strict=True):
         if key:
             named = dict(zip(CHUNK, values, strict=True))
@@ -182,18 +185,11 @@ def _remove(tx: Connection, doomed: Sequence[int]) -> None:
 
 def _joined(*columns: Any) -> Any:
     """Chunks joined to their own version of the document: text and attributes are always of one generation."""
-    return (
-        select(*columns)
-        .join(DocumentRow, DocumentRow.key == ChunkRow.document_key)
-        .join(
-            VersionRow,
-            (VersionRow.document_key == ChunkRow.document_key) & (VersionRow.generation == ChunkRow.generation),
-        )
-    )
+    return select(*columns).join(DocumentRow, DocumentRow.key == ChunkRow.document_key).join(VersionRow, SAME_VERSION)
 
 
 _CHUNK = (*checksums.CORRECTED_CHUNK, ChunkRow.checksum, VersionRow.name)
-_ENTRY = (ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings, ChunkRow.corrected)
+_ENTRY = (ChunkRow.key, ChunkRow.document_key, TEXT, ChunkRow.kind, ChunkRow.headings, ChunkRow.corrected)
 _ATTRIBUTES = (DocumentRow.doc_id, *rows.ATTRIBUTES)
 
 

@@ -20,6 +20,7 @@ from qianxun.core.graph_types import Alias, ChunkFacts, Facts
 from qianxun.core.types import Attributes, ChunkKind, Keys
 from qianxun.core.unicode import is_storable, storable
 from qianxun.records.bases import generation_and_graph, graph_revision
+from qianxun.records.chunk_texts import SAME_VERSION, TEXT
 from qianxun.records.database.counters import count_up
 from qianxun.records.database.statements import delete_in, insert_rows, keys_of, select_in, served_chunks
 from qianxun.records.governance import audit
@@ -37,7 +38,7 @@ from qianxun.records.schema import (
 FACTS: Final = ("chunk_key", "knowledge_base_id", "document_key", "revision", "origin", "digest", "facts")
 STATISTICAL: Final = "statistical:"  # prefix of the origin of facts that no model has read
 _READABLE: Final[tuple[Any, ...]] = (
-    ChunkRow.key, ChunkRow.document_key, ChunkRow.text, ChunkRow.kind, ChunkRow.headings, VersionRow.name,
+    ChunkRow.key, ChunkRow.document_key, TEXT, ChunkRow.kind, ChunkRow.headings, VersionRow.name,
 )  # fmt: skip
 LONGEST_NAME: Final = 255  # characters, as the columns of aliases have it
 
@@ -100,10 +101,9 @@ def unread(tx: Connection, knowledge_base: int, origin: str, after: int, limit: 
 
 
 def _readable(tx: Connection, chunks: Select[Any]) -> list[Readable]:
-    same_version = and_(VersionRow.document_key == ChunkRow.document_key, VersionRow.generation == ChunkRow.generation)
     return [
         Readable(key, document, text, kind, tuple(headings), name)
-        for key, document, text, kind, headings, name in tx.execute(chunks.join(VersionRow, same_version))
+        for key, document, text, kind, headings, name in tx.execute(chunks.join(VersionRow, SAME_VERSION))
     ]
 
 

@@ -9,8 +9,9 @@ import numpy as np
 from sqlalchemy import Connection, Select, delete, func, select
 
 from qianxun.core.types import Vectors
+from qianxun.records.chunk_texts import SAME_VERSION, TEXT
 from qianxun.records.database.statements import delete_in, insert_rows, served_chunks
-from qianxun.records.schema import ChunkRow, TermRow
+from qianxun.records.schema import ChunkRow, TermRow, VersionRow
 from qianxun.records.stored_vectors import SINGLE
 
 LONGEST: Final = 64  # characters, as the column has it
@@ -28,7 +29,7 @@ def chunk_count(tx: Connection, knowledge_base: int) -> int:
 
 def texts(tx: Connection, knowledge_base: int, after: int, *, every: int = 1) -> list[tuple[int, str]]:
     """The next page of served chunks, (key, text) in key order; with ``every`` only each so-many-th of them."""
-    query = served_chunks(knowledge_base, ChunkRow.key, ChunkRow.text).where(ChunkRow.key > after)
+    query = served_chunks(knowledge_base, ChunkRow.key, TEXT).join(VersionRow, SAME_VERSION).where(ChunkRow.key > after)
     if every > 1:
         query = query.where(ChunkRow.key % every == 0)
     return [(row.key, row.text) for row in tx.execute(query.order_by(ChunkRow.key).limit(PAGE))]

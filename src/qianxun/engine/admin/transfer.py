@@ -51,12 +51,11 @@ from qianxun.engine.admin.transfer_file import FORMAT, OWN, Limits, checked, lin
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.sections import LOGS, SECTIONS
 from qianxun.indexing.prepare import embedded
-from qianxun.records import bases, documents, graph, tables
+from qianxun.records import bases, chunk_texts, documents, graph, tables
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.disk_errors import is_disk_full
 from qianxun.records.governance import access, audit, corrections
 from qianxun.records.schema import (
-    ChunkRow,
     DocumentRow,
     PairRow,
     PairVectorRow,
@@ -202,7 +201,7 @@ def _documents(tx: Connection, about: KnowledgeBase) -> Iterator[dict[str, Any]]
 
 def _cut(tx: Connection, own: Mapping[str, int], document: Document, model: str) -> dict[str, Any]:
     """A version's pieces and questions, with their vectors where all have one under the base's model."""
-    rows = tx.execute(select(ChunkRow.__table__).filter_by(**own).order_by(ChunkRow.position)).all()
+    rows = chunk_texts.of_version(tx, **own)
     pieces = [plain(_piece(row, document.content)) for row in rows]
     pairs = tx.execute(select(PairRow.__table__).filter_by(**own).order_by(PairRow.position)).all()
     places = {row.key: at for at, row in enumerate(rows)}

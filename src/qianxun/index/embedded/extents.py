@@ -17,10 +17,10 @@ from qianxun.core.system.durable import replace_file
 from qianxun.core.types import IndexStamp
 from qianxun.index.shared import damage, unusable
 
-FORMAT = 6
+FORMAT = 7
 # 3 does not name the records it was built from; before 5 there were at most 256 lists of codes; before 6 every vector
-# was in single precision.
-READABLE = (3, 4, 5, FORMAT)
+# was in single precision; before 7 a fact was stored again for every owner.
+READABLE = (3, 4, 5, 6, FORMAT)
 STATE = "state"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from qianxun.core.types import And, Attributes, Eq, Everything, Filter, In, Not,
 from qianxun.index.shared import hash_fact, hash_text, pairs
 
 FACT = np.dtype([("fact", "<u8"), ("field", "<u8"), ("start", "<u8"), ("owner", "<u4"), ("size", "<u4")])
+# Of an owner with a fact that another one has already: its number among the `FACT`s, a quarter of the space.
+REPEAT = np.dtype([("of", "<u4"), ("owner", "<u4")])
 KNOWN_VALUES = 200_000  # values in memory so that a repeated one is stored once
 
 Mask = NDArray[np.bool_]
@@ -34,19 +37,29 @@ class Facts:
     values: Callable[[], bytes]
 
 
+class Encoded(NamedTuple):
+    """Facts to append: all of them, as they are in memory; and as they are stored, each once, with its repeats."""
+
+    every: NDArray[np.void]
+    once: NDArray[np.void]
+    repeats: NDArray[np.void]
+    heap: bytes
+
+
 class FactWriter:
     """Turns attributes into facts to append; knows where a value is stored already."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, type, Scalar], tuple[int, int, int, int]] = {}
+        self._known: dict[tuple[str, type, Scalar], tuple[int, int, int, int, int]] = {}
         self._end = 0
 
-    def encode(self, owners: Mapping[int, Attributes], heap_size: int) -> tuple[NDArray[np.void], bytes]:
-        """The facts of each owner, and the bytes to append to the heap, now ``heap_size`` long."""
+    def encode(self, owners: Mapping[int, Attributes], heap_size: int, number: int) -> Encoded:
+        """The facts of each owner, after ``number`` that are stored, and a heap that is ``heap_size`` long."""
         if heap_size != self._end:
             self._known.clear()  # what was last encoded never became part of the heap
         heap: list[bytes] = []
-        places: list[tuple[int, int, int, int]] = []
+        places: list[tuple[int, int, int, int, int]] = []
+        once: list[int] = []
         counts: list[int] = []
         for attributes in owners.values():
             before = len(places)
@@ -54,7 +67,8 @@ class FactWriter:
                 known = self._known.get((name, type(value), value))
                 if known is None:
                     stored = json.dumps(value).encode("ascii")
-                    known = (hash_fact(name, value), hash_text(name), heap_size, len(stored))
+                    known = (hash_fact(name, value), hash_text(name), heap_size, len(stored), number + len(once))
+                    once.append(len(places))
                     heap.append(stored)
                     heap_size += len(stored)
                     self._note((name, type(value), value), known)
@@ -63,17 +77,38 @@ class FactWriter:
         self._end = heap_size
         table = np.zeros(len(places), dtype=FACT)
         if places:  # by columns: numpy takes three times as long to make records of tuples
-            columns = np.array(places, dtype=np.uint64).T
+            *columns, numbers = np.array(places, dtype=np.uint64).T
             table["fact"], table["field"], table["start"], table["size"] = columns
             table["owner"] = np.repeat(np.fromiter(owners, np.uint32, len(owners)), counts)
-        return table, b"".join(heap)
+            return Encoded(table, *parted(table, np.array(once, dtype=np.int64), numbers), b"".join(heap))
+        return Encoded(table, table, np.zeros(0, dtype=REPEAT), b"")
 
-    def _note(self, key: tuple[str, type, Scalar], place: tuple[int, int, int, int]) -> None:
+    def _note(self, key: tuple[str, type, Scalar], place: tuple[int, int, int, int, int]) -> None:
         if key[0] == "doc_id":
             return  # seldom repeated, and one per document
         if len(self._known) >= KNOWN_VALUES:
             self._known.clear()
         self._known[key] = place
+
+
+def parted(
+    table: NDArray[np.void], once: NDArray[np.int64], numbers: NDArray[np.integer]
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Facts as they are stored: those at the places ``once``, and the others as repeats of those with their numbers."""
+    is_repeated = np.ones(len(table), dtype=bool)
+    is_repeated[once] = False
+    repeats = np.zeros(len(table) - len(once), dtype=REPEAT)
+    repeats["of"], repeats["owner"] = numbers[is_repeated], table["owner"][is_repeated]
+    return table[once], repeats
+
+
+def every_fact(stored: NDArray[np.void], repeats: NDArray[np.void]) -> Mapping[str, NDArray[np.unsignedinteger]]:
+    """The stored facts, then those that repeats stand for, as columns."""
+    columns = {name: np.array(stored[name]) for name in FACT.names or ()}
+    owners, of = np.concatenate([columns["owner"], repeats["owner"]]), repeats["of"].astype(np.intp)
+    return {name: np.concatenate([own, own.take(of)]) for name, own in columns.items() if name != "owner"} | {
+        "owner": owners
+    }
 
 
 def passing(where: Filter, facts: Facts, owners: int) -> Mask:

@@ -11,10 +11,12 @@ import logging
 import os
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from qianxun.index.embedded.codes import Part, faiss
+from qianxun.index.embedded.extents import Extent
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +26,16 @@ END: Final = struct.Struct("<QII")
 PIECE_BYTES: Final = 1 << 18
 
 
-def load(place: Path, codes: bytes) -> Part | None:
-    """The lists of the first of these codes; None where there are none that could be used."""
+class Saved(NamedTuple):
+    """Lists, and how many bytes of codes they were made of."""
+
+    part: Part
+    size: int
+
+
+def load(place: Path, codes: Extent, read_codes: Callable[[], bytes]) -> Saved | None:
+    """The lists of all or the first of the codes of a file; None where there are none that could be used. What was
+    made of all of them is told by its checksum: the codes need not be read."""
     try:
         with place.open("rb") as file:
             body = file.seek(0, os.SEEK_END) - END.size
@@ -39,14 +49,16 @@ def load(place: Path, codes: bytes) -> Part | None:
                 found, left = zlib.crc32(piece, found), left - len(piece)
     except FileNotFoundError:
         return None
-    if left or own != found or size > len(codes) or zlib.crc32(memoryview(codes)[:size]) != crc:
+    if left or own != found or size > codes.size:
+        return None
+    if crc != (codes.crc if size == codes.size else zlib.crc32(memoryview(read_codes())[:size])):
         return None
     try:
         index = faiss().read_index(str(place), faiss().IO_FLAG_MMAP_IFC)
     except RuntimeError as error:  # another version of faiss wrote it
         log.warning("the lists of codes are made anew: %s", error)
         return None
-    return Part(index, index.ntotal)
+    return Saved(Part(index, index.ntotal), size)
 
 
 def save(place: Path, codes: bytes, part: Part) -> None:

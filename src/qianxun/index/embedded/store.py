@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -18,7 +18,7 @@ from qianxun.core.system.durable import sync
 from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
 from qianxun.index.embedded import codes, saved_lists, vectors
 from qianxun.index.embedded.extents import Extent, State, append, read, require_size
-from qianxun.index.embedded.facts import FACT, Facts, FactWriter, passing
+from qianxun.index.embedded.facts import FACT, REPEAT, Encoded, Facts, FactWriter, every_fact, parted, passing
 from qianxun.index.embedded.population import packed_lengths, token_counts
 from qianxun.index.embedded.precision import (
     HALF,
@@ -34,7 +34,7 @@ from qianxun.index.embedded.precision import (
 )
 from qianxun.index.shared import CACHED_FILTERS, LANES, owners_of
 
-ROWS, FACTS, VALUES, DEATHS, TOKENS = "rows", "facts", "values", "deaths", "tokens"
+ROWS, FACTS, REPEATS, VALUES, DEATHS, TOKENS = "rows", "facts", "repeats", "values", "deaths", "tokens"
 CODES, CENTERS = "codes-", "centers-"  # … and the number of rows that the centres were made from
 POPULATIONS = 64  # of one state: of 100,000 rows each takes .4 MB
 COPIED = 4_096  # vectors at a time
@@ -64,12 +64,11 @@ RECORD = np.dtype([*ROW.descr, *TOKEN_COUNTS.descr])  # in memory
 
 
 class Columns:
-    """One array per field of a record type; they grow at the end while readers use earlier, shorter views of them."""
+    """Arrays of equal length by name; they grow at the end while readers use earlier, shorter views of them."""
 
-    def __init__(self, table: NDArray[np.void]) -> None:
-        self._names = tuple(table.dtype.names or ())
-        self._arrays: dict[str, Column] = {name: np.array(table[name]) for name in self._names}
-        self._length = len(table)
+    def __init__(self, arrays: Mapping[str, Column]) -> None:
+        self._arrays = dict(arrays)
+        self._length = len(next(iter(arrays.values())))
 
     def __len__(self) -> int:
         return self._length
@@ -77,8 +76,7 @@ class Columns:
     def append(self, table: NDArray[np.void]) -> None:
         """Adds records after everything that a reader can see."""
         end = self._length + len(table)
-        for name in self._names:
-            array = self._arrays[name]
+        for name, array in self._arrays.items():
             if end > len(array):
                 array = np.empty(max(end, 2 * len(array), 1024), dtype=array.dtype)
                 array[: self._length] = self._arrays[name][: self._length]
@@ -88,7 +86,7 @@ class Columns:
 
     def view(self) -> Mapping[str, Column]:
         """The columns as they are now; later appends do not change them."""
-        return {name: self._arrays[name][: self._length] for name in self._names}
+        return {name: array[: self._length] for name, array in self._arrays.items()}
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,7 @@ class Store:
         self._few = few
         self._extents = dict(state.extents)
         self._owners = state.owners
-        self._rows = Columns(_records(folder, state))
+        self._rows = Columns(_stored_rows(folder, state))
         self._facts: Columns | None = None
         self._values: tuple[Extent, bytes] = (Extent(), b"")
         self._coded: codes.Coded | None = None
@@ -276,8 +274,9 @@ class Store:
     def _fact_columns(self) -> Columns:
         with self._loading:
             if self._facts is None:
-                table = np.frombuffer(read(self.folder / FACTS, self._extent(FACTS)), dtype=FACT)
-                self._facts = Columns(table)
+                stored = np.frombuffer(read(self.folder / FACTS, self._extent(FACTS)), dtype=FACT)
+                repeats = np.frombuffer(read(self.folder / REPEATS, self._extent(REPEATS)), dtype=REPEAT)
+                self._facts = Columns(every_fact(stored, repeats))
             return self._facts
 
     def _heap(self) -> bytes:
@@ -296,12 +295,14 @@ class Store:
             trained = trained_on(self._extents)
             if self._coded is None and trained:
                 name = f"{CODES}{trained}"
-                stored = read(self.folder / name, self._extent(name))
-                place = self.folder / f"{saved_lists.LISTS}{trained}"
-                saved = saved_lists.load(place, stored)
-                self._coded = codes.coded(self._centers(trained), stored, self._few, saved)
-                if self._coded.parts[0] is not saved:
-                    saved_lists.save(place, stored, self._coded.parts[0])
+                extent, place = self._extent(name), self.folder / f"{saved_lists.LISTS}{trained}"
+                stored = cache(partial(read, self.folder / name, extent))
+                saved = saved_lists.load(place, extent, stored)
+                since = b"" if saved is not None and saved.size == extent.size else stored()
+                part = None if saved is None else saved.part
+                self._coded = codes.coded(self._centers(trained), since, self._few, part)
+                if self._coded.parts[0] is not part:
+                    saved_lists.save(place, stored(), self._coded.parts[0])
                 self._saved = self._coded.parts[0]
             return self._coded
 
@@ -331,18 +332,20 @@ class Store:
         uncounted = len(self._rows) - self._extent(TOKENS).size // TOKEN_COUNTS.itemsize
         stored, precision = self._stored(table["vector"] == 1, matrix)
         table["check"] = row_sums(stored) if self.dimension else 0
-        facts, heap = self._fact_writer.encode(attributes, self._extent(VALUES).size)
+        number = self._extent(FACTS).size // FACT.itemsize
+        facts = self._fact_writer.encode(attributes, self._extent(VALUES).size, number)
         parts = {
             ROWS: _fields(table, ROW).tobytes(),
             TOKENS: _no_counts(uncounted).tobytes() + _fields(table, TOKEN_COUNTS).tobytes(),
-            FACTS: facts.tobytes(),
-            VALUES: heap,
+            FACTS: facts.once.tobytes(),
+            REPEATS: facts.repeats.tobytes(),
+            VALUES: facts.heap,
             DEATHS: dead.astype("<i8").tobytes(),
         }
         if self.dimension:
             parts[precision.file] = stored.tobytes()
         extents = self._append(parts, *along)
-        return Staged(table, facts, self._owners + len(attributes), extents)
+        return Staged(table, facts.every, self._owners + len(attributes), extents)
 
     def holds(self, matrix: Vectors) -> bool:
         """Whether these vectors can be added as the store is."""
@@ -426,7 +429,7 @@ class Store:
 
     # ── compaction ───────────────────────────────────────────────────────────────────────────────
 
-    def facts_of(self, owners: Column) -> tuple[NDArray[np.void], bytes]:
+    def facts_of(self, owners: Column) -> Encoded:
         """The facts of these owners (ascending), renumbered from 0, with a heap that holds only their values."""
         columns = self._fact_columns().view()
         chosen = np.flatnonzero(np.isin(columns["owner"], owners))
@@ -441,7 +444,7 @@ class Store:
             heap[start : start + size] for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
         )
         table["start"] = (np.cumsum(sizes) - sizes)[inverse]
-        return table, values
+        return Encoded(table, *parted(table, first, inverse), values)
 
     def narrowest(self, slots: Column) -> Precision:
         """The precision in which these rows take the least space and lose nothing. One that is damaged stays as it is,
@@ -506,16 +509,12 @@ class Store:
         return table, attributes
 
 
-def _records(folder: Path, state: State) -> NDArray[np.void]:
-    """The rows of the files, each with its counts of tokens."""
+def _stored_rows(folder: Path, state: State) -> Mapping[str, Column]:
+    """The rows of the files, each with its counts of tokens, as columns of `RECORD`."""
     stored = np.frombuffer(read(folder / ROWS, state.extent(ROWS)), dtype=ROW)
     counts = np.frombuffer(read(folder / TOKENS, state.extent(TOKENS)), dtype=TOKEN_COUNTS)
     counts = np.concatenate([counts, _no_counts(len(stored) - len(counts))])
-    table = np.empty(len(stored), dtype=RECORD)
-    for part in (stored, counts):
-        for name in part.dtype.names or ():
-            table[name] = part[name]
-    return table
+    return {name: np.array(part[name]) for part in (stored, counts) for name in part.dtype.names or ()}
 
 
 def _no_counts(rows: int) -> NDArray[np.void]:
@@ -551,12 +550,13 @@ def compact(
     extents, sums = store.copy_vectors(live, folder, precision)
     if store.dimension:
         table["check"] = sums
-    facts, heap = store.facts_of(used)
+    facts = store.facts_of(used)
     extents |= {
         name: append(folder / name, Extent(), data)
         for name, data in (
             (ROWS, _fields(table, ROW).tobytes()), (TOKENS, _fields(table, TOKEN_COUNTS).tobytes()),
-            (FACTS, facts.tobytes()), (VALUES, heap), (DEATHS, pending.tobytes()),
+            (FACTS, facts.once.tobytes()), (REPEATS, facts.repeats.tobytes()), (VALUES, facts.heap),
+            (DEATHS, pending.tobytes()),
         )
         if data
     }  # fmt: skip

@@ -199,9 +199,10 @@ def compiled(statement: Select[Any], dialect: Dialect, *, is_restricted: bool = 
 
 def _reads_documents(statement: Select[Any]) -> bool:
     """Of the outbox only the last number is read this way, which every write raises."""
-    tables = (found for found in statement.get_final_froms() if isinstance(found, Table))
-    own = {table.name for table in tables if "document_key" in table.c or table is DocumentRow.__table__}
-    return any(not isinstance(found, Table) for found in statement.get_final_froms()) or bool(own)
+    return any(
+        not isinstance(found, Table) or "document_key" in found.c or found is DocumentRow.__table__
+        for found in statement.get_final_froms()
+    )
 
 
 IN_LIMIT = 500  # values in one list: every database takes so many
