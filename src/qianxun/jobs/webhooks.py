@@ -73,14 +73,14 @@ async def deliver_due(
             if not at_work:
                 return arrived
             done, _ = await asyncio.wait(at_work, return_when=asyncio.FIRST_COMPLETED)
-            tried = {at_work[each]: each.result() for each in done}
+            tried = {at_work[attempt]: attempt.result() for attempt in done}
             await asyncio.to_thread(_settle, records, tried, jitter)
             arrived += sum(not reason for reason in tried.values())
-            for each in done:
-                del at_work[each]
+            for attempt in done:
+                del at_work[attempt]
     finally:
-        for each in at_work:
-            each.cancel()
+        for attempt in at_work:
+            attempt.cancel()
         threads.shutdown()
 
 
