@@ -197,12 +197,16 @@ def test_a_principal_without_a_user_is_named_by_all_that_it_has() -> None:
 
 
 def test_principals_are_read_from_headers_and_claims() -> None:
-    read = read_principal("user:alice, group:%E8%B4%A2%E5%8A%A1;role:hr")
+    read = read_principal("user:alice, group:%E8%B4%A2%E5%8A%A1,role:hr")
     assert read == Principal(frozenset({"user:alice", "group:财务", "role:hr"}), "user:alice")
-    for wrong in ("", "alice", "user:", "group:a b", "team:x"):
+    for wrong in ("", "alice", "user:", "group:a b", "team:x", "user:bob group:财务", "user:bob;group:财务"):
         with pytest.raises(BadInput):
             read_principal(wrong)
     claims = {"sub": "alice", "groups": ["/财务", "有 空格", 7], "realm_access": {"roles": ["hr"]}}
     found = principal_in_claims(claims, "sub", "groups", "realm_access.roles")
     assert found.labels == {"user:alice", "group:财务", "role:hr"}
-    assert principal_in_claims({}, "sub", "groups", "roles") == Principal()
+    for nobody in ({}, {"sub": ""}, {"sub": " "}):
+        assert principal_in_claims(nobody, "sub", "groups", "roles") == Principal()
+    long = [principal_in_claims({"sub": "x" * 200 + end}, "sub", "", "").name for end in "ab"]
+    assert long[0] != long[1]  # who logs of searches are shown to
+    assert max(map(len, long)) <= LABEL_LIMIT

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -58,6 +59,9 @@ def test_who_asks_decides_what_is_there(tmp_path: Path) -> None:
             finance = {"x-principal": quote("group:财务", safe=":")}
             assert await seen(served, base, {}) == {"open", "secret"}  # this machine, without keys: the owner
             assert await seen(served, base, {"x-principal": "user:bob"}) == {"open"}
+            twice = httpx.Headers([("x-principal", "user:bob"), ("x-principal", finance["x-principal"])])
+            refused = await served.http.get(BASES, headers=twice)
+            assert (refused.status_code, refused.json()["error"]) == (400, "bad_input")
             owner, reader = issued(served.engine, "write"), issued(served.engine)
             backend = issued(served.engine, vouches=True)
             assert await seen(served, base, owner) == {"open", "secret"}

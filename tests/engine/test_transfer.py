@@ -23,7 +23,7 @@ from qianxun.core.log_types import Feedback
 from qianxun.core.types import Document, QAPair, Recall
 from qianxun.engine.admin.evaluation_sets import Evaluations
 from qianxun.engine.admin.transfer import clone_base, export_base, import_base
-from qianxun.engine.admin.transfer_file import Limits
+from qianxun.engine.admin.transfer_file import UPLOADED, Limits
 from qianxun.engine.engine import Engine
 from qianxun.records import graph
 from qianxun.records.governance import access
@@ -239,6 +239,28 @@ def test_a_small_file_that_unpacks_to_much_is_refused_before_it_is_in_memory(tmp
                 assert tracemalloc.get_traced_memory()[1] < 30 * MIB
                 tracemalloc.stop()
             assert [base.id for base in await engine.knowledge_bases()] == [kb]
+
+    asyncio.run(work())
+
+
+def test_a_line_of_a_million_small_values_is_refused_before_it_is_in_memory(tmp_path: Path) -> None:
+    """A list takes three bytes of a line, and seventy of memory."""
+
+    async def work() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, LIBRARY[:1])
+            file = tmp_path / "base"
+            await export_base(engine, kb, file)
+            head = gzip.decompress(file.read_bytes()).splitlines(keepends=True)[0]
+            padding = b'{"padding":"' + random.Random(1).randbytes(100_000).hex().encode() + b'"}\n'
+            for value in (b"[]", b'{"":0}', b'"ab"', b"1.5"):
+                line = b'{"document":[' + b",".join([value] * 1_500_000) + b"]}\n"
+                file.write_bytes(gzip.compress(head + padding + line))
+                tracemalloc.start()
+                with pytest.raises(Refused, match="过大"):
+                    await import_base(engine, file, name="新", limits=UPLOADED)
+                assert tracemalloc.get_traced_memory()[1] < 40 * MIB
+                tracemalloc.stop()
 
     asyncio.run(work())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -188,6 +189,56 @@ def test_the_background_delivers_by_itself(tmp_path: Path) -> None:
             await engine.add_documents(kb, [Document("甲", "住院。")])
             assert await asyncio.to_thread(receiver.arrived.wait, 30)
             assert receiver.events() == [("document.indexed", "甲")]
+
+    with receiving() as receiver:
+        asyncio.run(story(receiver))
+
+
+@contextmanager
+def never_answering() -> Iterator[str]:
+    """The address of a receiver that takes every connection, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+
+def test_an_address_that_never_answers_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    async def story(receiver: Receiver, silent: str) -> None:
+        allowed = {"data": str(tmp_path), "outbound.allow": ["127.0.0.1"]}
+        settings = load(environment={}, arguments=allowed, folder=tmp_path)
+        async with Engine.open(settings=settings, background=False) as engine:
+            others = {}
+            for tenant, url, count in (("甲", silent, 10), ("乙", receiver.url, 1)):
+                others[tenant] = own = engine.of(tenant)
+                kb = (await own.create_knowledge_base("医保", model="none")).id
+                for _ in range(count):
+                    await own.governance.webhooks.add(url, ["document.indexed"])
+                await own.add_documents(kb, [Document("一", "住院。"), Document("二", "门诊。")])
+            work = asyncio.create_task(delivered(engine))
+            assert await asyncio.wait_for(asyncio.to_thread(receiver.arrived.wait, 60), 60)
+            began = time.monotonic()
+            await asyncio.gather(*(engine.records.read(lambda tx: tx.closed) for _ in range(50)))
+            assert time.monotonic() - began < 5  # the threads that everything else takes are free
+            while len(receiver.requests) < 2:
+                assert time.monotonic() - began < 30
+                await asyncio.sleep(0.05)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    with receiving() as receiver, never_answering() as silent:
+        asyncio.run(story(receiver, silent))
+
+
+def test_a_trial_says_that_it_failed_also_while_others_wait(tmp_path: Path) -> None:
+    async def story(receiver: Receiver) -> None:
+        async with opened(tmp_path, receiver) as engine:
+            hooks = engine.governance.webhooks
+            hook, _ = await hooks.add(receiver.url, ["document.deleted"])
+            receiver.status = 500
+            trying = asyncio.create_task(hooks.test(hook.id))
+            while not receiver.arrived.is_set():
+                await delivered(engine)  # the background, at the same time
+            assert await trying == "HTTP 500"
+            assert (await hooks.get(hook.id)).pending == 0
 
     with receiving() as receiver:
         asyncio.run(story(receiver))

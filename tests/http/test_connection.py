@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -213,3 +214,69 @@ def test_health_is_told_though_every_connection_is_at_work(tmp_path: Path) -> No
 
     told = {"service.connections": 8, "service.connections_per_address": 8, "search.cache_entries": 0}
     run(tmp_path, story, told, model)
+
+
+# ── clients that neither send nor read ───────────────────────────────────────────────────────────
+
+FILE = b"GET /console/static/htmx.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+UNFINISHED = b"POST /console/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\na"
+
+
+def _deaf(served: Served, sent: bytes) -> socket.socket:
+    """A connection that has sent this and reads nothing."""
+    opened = socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    opened.connect(("127.0.0.1", served.port))
+    opened.setblocking(False)
+    opened.send(sent)
+    return opened
+
+
+def _waits_for_client(one: Any) -> bool:
+    return one.cycle is not None and (one.flow.write_paused or one.cycle.more_body or one.cycle.response_complete)
+
+
+@pytest.mark.parametrize("sent", [FILE * 100, UNFINISHED], ids=["unread responses", "unfinished bodies"])
+def test_clients_that_only_wait_keep_nobody_out(tmp_path: Path, sent: bytes) -> None:
+    async def story(served: Served) -> None:
+        base = await served.base()
+        connections = served.server.server_state.connections
+        served.http.headers["connection"] = "close"  # one between two requests would give way, too
+        deaf = [_deaf(served, sent) for _ in range(12)]
+        for _ in range(3):
+            await until(lambda: len(connections) >= 8 and all(map(_waits_for_client, connections)))
+            assert (await served.http.get("/healthz")).status_code == 200
+            assert (await search(served, base)).status_code == 200
+            deaf += [_deaf(served, sent) for _ in range(8)]
+        await until(lambda: len(connections) <= 8)
+        for one in deaf:
+            one.close()
+
+    run(tmp_path, story, {"service.connections": 8, "service.connections_per_address": 8})
+
+
+def test_a_response_is_given_up_whose_client_does_not_read_and_not_one_that_is_read_slowly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection, "STALLED_SECONDS", 1.0)
+    caplog.set_level("INFO")
+
+    async def story(served: Served) -> None:
+        connections = served.server.server_state.connections
+        deaf = _deaf(served, FILE * 200)
+        await until(lambda: any(one.flow.write_paused for one in connections))
+        await until(lambda: not connections)
+        deaf.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=4096)
+        writer.write(FILE * 200 + FILE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        await until(lambda: any(one.flow.write_paused for one in connections))
+        received = 0
+        while piece := await reader.read(65_536):  # five megabytes a second at most
+            received += len(piece)
+            await asyncio.sleep(0.013)
+        assert received > 201 * 40_000
+        writer.close()
+
+    run(tmp_path, story)
+    assert "a response was given up" in caplog.text
+    assert "Traceback" not in caplog.text

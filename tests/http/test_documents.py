@@ -228,6 +228,23 @@ def test_a_wrong_value_of_metadata_has_one_reason_and_not_one_for_each_kind(tmp_
     run(tmp_path, story)
 
 
+def test_metadata_that_every_hit_would_carry_is_bounded(tmp_path: Path) -> None:
+    async def story(served: Served, documents: str) -> None:
+        large = {f"键{number}": ["字" * 5_000] for number in range(11)}
+        told = await served.http.post(documents, json={"name": "a", "content": TEXT, "metadata": large})
+        assert (told.status_code, told.json()["error"]) == (400, "bad_input"), told.text
+        assert "metadata 共 55023 个字符" in told.json()["msg"]
+        fields = {"metadata": json.dumps(large, ensure_ascii=True)}
+        told = await served.http.post(documents, files={"file": ("a.txt", TEXT.encode())}, data=fields)
+        assert told.status_code in (400, 413), told.text
+        del large["键10"]
+        small = {**large, "键9": "短"}
+        told = await served.http.post(documents, json={"name": "a", "content": TEXT, "metadata": small})
+        assert told.status_code == 201, told.text
+
+    run(tmp_path, story)
+
+
 UNREADABLE = [
     (b"{", "application/json", 422),
     (b"", "application/json", 422),

@@ -409,6 +409,27 @@ def test_a_read_key_that_sends_almost_whole_bodies_keeps_nobody_else_from_postin
     run(tmp_path, story, {"service.body_megabytes": 1})
 
 
+def test_bodies_without_a_key_take_no_memory_from_those_who_have_one(tmp_path: Path) -> None:
+    async def story(served: Served) -> None:
+        _, key = issue(served.engine)
+        head = "POST /console/sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        head += "Content-Type: application/x-www-form-urlencoded\r\n"
+        announced = await served.raw(head.encode() + b"Content-Length: 999999\r\nConnection: close\r\n\r\n")
+        assert announced.startswith(b"HTTP/1.1 413")
+        assert "没有密钥" in announced.decode()
+        connections = []
+        for _ in range(16):
+            _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(head.encode() + b"Transfer-Encoding: chunked\r\n\r\nf423c\r\nkey=" + b"x" * 999_988)
+            connections.append(writer)
+        made = await served.http.post(BASES, headers=bearer(key), json={"name": "甲", "embedding_model": MODEL})
+        assert made.status_code == 201, made.text
+        for writer in connections:
+            writer.close()
+
+    run(tmp_path, story, {"service.body_megabytes": 1})
+
+
 def test_a_tenant_with_many_keys_has_half_of_the_memory() -> None:
     memory = _BodyMemory(1600)
     accounts = [memory.account({"tenant": "甲", "key_id": number}) for number in range(4)]

@@ -93,7 +93,7 @@ def test_a_clock_that_is_set_back_keeps_nobody_waiting_until_it_has_caught_up(tm
             await counting.count("乙")
         assert refused.value.retry_seconds == 61
         with records.writing() as tx:  # as servers count
-            assert [quotas.count_search(tx, "乙", second, 1) for second in (7200, 3600, 3600)] == [0, 0, 61]
+            assert [quotas.count_searches(tx, "乙", second, 1, 1) for second in (7200, 3600, 3600)] == [0, 0, 61]
             assert quotas.search_counts(tx, "乙") == {3600: 1}
 
     asyncio.run(story())
@@ -166,6 +166,22 @@ def test_the_service_says_when_to_try_again_and_counts_it(tmp_path: Path) -> Non
             assert 'rag_quota_used{kind="searches_per_minute",tenant="local"} 2.0' in numbers
             use = (await at.http.get("/v1/quota")).json()["data"]
             assert use["quota"] == {"documents": 1, "chunks": None, "bytes": None, "searches_per_minute": 2}
+
+    asyncio.run(story())
+
+
+def test_several_searches_of_one_request_count_as_several(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with asking(tmp_path) as at:
+            base = await at.base(Document("1", TEXT))
+            await at.http.put("/v1/quotas/local", json={"searches_per_minute": 5})
+            path = f"/v1/vector_stores/{base}/search"
+            statuses = [
+                (await at.post(path, {"query": ["报销", "比例", "住院"][:count]})).status_code for count in (3, 3, 2, 1)
+            ]
+            assert statuses == [200, 429, 200, 429]  # what was refused does not count
+            use = (await at.http.get("/v1/quota")).json()["data"]["used"]
+            assert use["searches_per_minute"] == 5
 
     asyncio.run(story())
 

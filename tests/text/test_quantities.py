@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qianxun.text.quantities import Quantity, han_number, in_unit, moments, quantities
+from tests.linear import is_linear
 
 HAN = "零一二三四五六七八九"
 
@@ -87,3 +88,7 @@ def _quantity(text: str) -> Quantity:
 )  # fmt: skip
 def test_a_number_in_the_unit_of_a_column(asked: str, unit: str, is_share: bool, held: Decimal | int | None) -> None:
     assert in_unit(_quantity(asked), unit, is_share) == held
+
+
+def test_a_text_of_nothing_but_dates_takes_no_square_of_its_length() -> None:
+    assert is_linear(lambda size: lambda: quantities("2024年1月1日" * size), 500)

@@ -15,6 +15,7 @@ DOC_ID_LIMIT: Final = 255
 DOC_IDS_LIMIT: Final = 1000  # documents that one search may be narrowed to
 CHUNK_ID_LIMIT: Final = 300  # c_, a base, a document's id, a position
 SOURCE_LIMIT: Final = 2_000  # characters that say where a document came from
+METADATA_CHARACTERS: Final = 50_000  # of a document, names and values: every hit carries them
 EVENT_ID_LIMIT: Final = 200
 
 FEEDBACK_COMMENT_LIMIT: Final = 2_000

@@ -16,6 +16,7 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput
 from qianxun.core.governance.validity import stated_validity
 from qianxun.core.ingest_types import Labels
+from qianxun.core.limits import METADATA_CHARACTERS
 from qianxun.core.system.gc_pause import paused_collection
 from qianxun.core.types import ContentFormat, Document, Metadata, MetadataValue, QAPair, Scalar, Submission, Text
 from qianxun.ingest.sandbox.pool import RawText
@@ -124,7 +125,17 @@ def checked_metadata(metadata: Mapping[Any, Any]) -> Metadata:
         if not isinstance(name, str):
             raise BadInput(f"metadata 的键 {name!r} 不是文字", hint="键写成文字")
     stated_validity(metadata)
-    return {name: _metadata_value(name, value) for name, value in metadata.items() if value is not None}
+    checked = {name: _metadata_value(name, value) for name, value in metadata.items() if value is not None}
+    if (size := sum(map(_characters, (*checked, *checked.values())))) > METADATA_CHARACTERS:
+        raise BadInput(
+            f"metadata 共 {size} 个字符，超过 {METADATA_CHARACTERS}",
+            hint="长的文字写进正文，metadata 只放用来过滤与显示的",
+        )
+    return checked
+
+
+def _characters(value: MetadataValue) -> int:
+    return sum(map(len, map(str, value))) if isinstance(value, tuple) else len(str(value))
 
 
 def _metadata_value(name: str, value: Any) -> MetadataValue:

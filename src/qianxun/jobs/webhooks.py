@@ -10,13 +10,15 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from qianxun.bases.lease import LeaseKeeper
 from qianxun.core.errors import QianxunError
 from qianxun.core.governance.webhooks import SIGNATURE, signature
 from qianxun.models.remote.url_policy import UrlPolicy
+from qianxun.models.threads import Lane
 from qianxun.records import Records
 from qianxun.records.governance import webhooks
 from qianxun.records.governance.webhooks import Due
@@ -56,24 +58,58 @@ async def run_webhooks(records: Records, sealing: Sealing, policy: UrlPolicy) ->
 async def deliver_due(
     records: Records, sealing: Sealing, policy: UrlPolicy, jitter: Callable[[], float] = random.random
 ) -> int:
-    """Tries everything that is due, once. Returns how many arrived."""
-    arrived = 0
-    while batch := await records.read(lambda tx: webhooks.due(tx, AT_ONCE)):
-        reasons = await asyncio.gather(*(asyncio.to_thread(deliver, one, sealing, policy) for one in batch))
-        failed = [(one, reason) for one, reason in zip(batch, reasons, strict=True) if reason]
-        done = [one.id for one, reason in zip(batch, reasons, strict=True) if not reason]
+    """Tries everything that is due, once. Returns how many arrived.
 
-        def settle(done: list[int] = done, failed: list[tuple[Due, str]] = failed) -> None:
-            with records.writing() as tx:
-                webhooks.arrived(tx, done)
-                for one, reason in failed:
-                    webhooks.missed(tx, one.id, one.attempts + 1, reason, jitter())
+    In threads of its own, since an address that never answers takes one for ten seconds; and whenever one is free, for
+    the tenant, and of that for the hook, that has the fewest: it keeps nobody else's events waiting for longer.
+    """
+    threads, at_work, arrived = Lane("webhook", AT_ONCE), dict[asyncio.Future[str], Due](), 0
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            due = await records.read(lambda tx: webhooks.due(tx, 2 * AT_ONCE))
+            for one in _chosen(due, at_work.values()):
+                at_work[loop.run_in_executor(threads, deliver, one, sealing, policy)] = one
+            if not at_work:
+                return arrived
+            done, _ = await asyncio.wait(at_work, return_when=asyncio.FIRST_COMPLETED)
+            tried = {at_work[attempt]: attempt.result() for attempt in done}
+            await asyncio.to_thread(_settle, records, tried, jitter)
+            arrived += sum(not reason for reason in tried.values())
+            for attempt in done:
+                del at_work[attempt]
+    finally:
+        for attempt in at_work:
+            attempt.cancel()
+        threads.shutdown()
 
-        await asyncio.to_thread(settle)
-        arrived += len(done)
-        for one, reason in failed:
+
+def _chosen(due: Sequence[Due], at_work: Iterable[Due]) -> list[Due]:
+    """What to try now, of what is due, the longest overdue first, beside what is being tried."""
+    running = list(at_work)
+    waiting = {one.id: one for one in due}
+    for one in running:
+        waiting.pop(one.id, None)
+    tenants, hooks = Counter(one.tenant for one in running), Counter(one.webhook_id for one in running)
+    chosen: list[Due] = []
+    while waiting and len(running) + len(chosen) < AT_ONCE:
+        fewest = min(waiting.values(), key=lambda one: (tenants[one.tenant], hooks[one.webhook_id]))
+        tenants[fewest.tenant] += 1
+        hooks[fewest.webhook_id] += 1
+        chosen.append(waiting.pop(fewest.id))
+    return chosen
+
+
+def _settle(records: Records, tried: Mapping[Due, str], jitter: Callable[[], float]) -> None:
+    """Notes which have arrived, and of the others why they have not."""
+    with records.writing() as tx:
+        webhooks.arrived(tx, [one.id for one, reason in tried.items() if not reason])
+        for one, reason in tried.items():
+            if reason:
+                webhooks.missed(tx, one.id, one.attempts + 1, reason, jitter())
+    for one, reason in tried.items():
+        if reason:
             log.warning("webhook %s was not told of %s: %s", one.webhook_id, one.event, reason)
-    return arrived
 
 
 def deliver(one: Due, sealing: Sealing, policy: UrlPolicy) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -90,10 +91,12 @@ def _iso(match: re.Match[str]) -> str | None:
 
 def quantities(text: str) -> list[Quantity]:
     """Every number of a question; what is part of a date is not one."""
-    taken = [(one.start, one.end) for one in moments(text)]
+    dates = deque(moments(text))
     found = []
     for match in _QUANTITY.finditer(text):
-        if any(start < match.end() and match.start() < end for start, end in taken):
+        while dates and dates[0].end <= match.start():
+            dates.popleft()
+        if dates and dates[0].start < match.end():
             continue
         if (quantity := _quantity(match)) is not None and not _is_word(match, text):
             found.append(quantity)

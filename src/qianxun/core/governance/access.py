@@ -113,7 +113,7 @@ def _name(labels: Collection[str]) -> str:
 
 def read_principal(written: str) -> Principal:
     """``user:alice, group:财务`` as a header, a setting or a flag has it; other letters may be percent-encoded."""
-    parts = [unquote(part).strip() for part in re.split(r"[,;\s]+", written.strip())]
+    parts = [unquote(part).strip() for part in written.split(",")]  # a name that has another sign opens nothing more
     named = [part for part in parts if part]
     if not named:
         raise BadInput("没有写明主体", hint="写成 user:alice,group:财务")
@@ -126,13 +126,13 @@ def principal_in_claims(claims: Mapping[str, Any], user: str, groups: str, roles
     ``realm_access.roles`` is a claim within a claim. What no label can be written with is left out: it could not have
     been given to a document, either.
     """
-    subject = _claim(claims, user)
+    subject = [value for value in _claim(claims, user) if value.strip()]
     named = [("user", value) for value in subject[:1]]
     named += [("group", value.strip("/")) for value in _claim(claims, groups)]  # some issuers write paths
     named += [("role", value) for value in _claim(claims, roles)]
     labels = [label for kind, value in named if _LABEL.fullmatch(label := f"{kind}:{value}")]
-    name = f"user:{subject[0]}" if subject else ""
-    return Principal(frozenset(labels[:PRINCIPAL_LIMIT]), name[:LABEL_LIMIT])
+    name = _name([f"user:{subject[0]}"]) if subject else ""
+    return Principal(frozenset(labels[:PRINCIPAL_LIMIT]), name)
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> list[str]:

@@ -54,6 +54,8 @@ from qianxun.engine.settings import Settings
 Event = TypeVar("Event")
 WRITES_AT_ONCE: Final = 16  # documents that are read, or wait for that, in memory or on the disk
 
+TRANSFERS_AT_ONCE: Final = 1  # and one more for another tenant
+
 CORS_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CORS_HEADERS: Final = ("Authorization", "Content-Type", "X-API-Key", "Accept-Language", "traceparent")
 
@@ -113,6 +115,7 @@ def _service(engine: Engine, settings: Settings) -> Service:
         ConcurrencyLimit(limits.recalls_at_once or 4 * cores, limits.recalls_waiting, limits.request_seconds),
         ConcurrencyLimit(WRITES_AT_ONCE, limits.recalls_waiting, None),
         ConcurrencyLimit(limits.answers_at_once, limits.recalls_waiting, limits.answer_seconds),
+        ConcurrencyLimit(TRANSFERS_AT_ONCE, limits.recalls_waiting, None),
         keys,
         Sessions(engine, keys),
         SearchQuota(engine.records, settings.folder),

@@ -38,6 +38,7 @@ class Service:
     recalls: ConcurrencyLimit
     writes: ConcurrencyLimit  # of documents
     answers: ConcurrencyLimit  # separate, since they take as long as their language model
+    transfers: ConcurrencyLimit  # of whole bases, each of which takes a thread for long
     keys: KeyLookup
     sessions: Sessions  # of browsers
     quota: SearchQuota  # of searches, for tenants that have one
@@ -89,16 +90,16 @@ Writer: Any = Depends(require_write)  # for a route's dependencies=[Writer]
 
 
 @asynccontextmanager
-async def recall_slot(request: Request) -> AsyncIterator[None]:
+async def recall_slot(request: Request, searches: int = 1) -> AsyncIterator[None]:
     """``async with recall_slot(request):`` around a search: counted, bounded, and cancelled if its client leaves."""
-    await _count_search(request)
+    await _count_searches(request, searches)
     async with service_of(request).recalls.slot(request):
         yield
 
 
-async def _count_search(request: Request) -> None:
+async def _count_searches(request: Request, searches: int = 1) -> None:
     """Raises QuotaExceeded."""
-    await service_of(request).quota.count(getattr(request.state, "tenant", ""))
+    await service_of(request).quota.count(getattr(request.state, "tenant", ""), searches)
 
 
 class SearchRoute(APIRoute):
@@ -125,10 +126,15 @@ def write_slot(request: Request) -> AbstractAsyncContextManager[Callable[[], Non
     return service_of(request).writes.slot_without_client(request)
 
 
+def transfer_slot(request: Request) -> AbstractAsyncContextManager[Callable[[], None]]:
+    """The same around an export or an import."""
+    return service_of(request).transfers.slot_without_client(request)
+
+
 @asynccontextmanager
 async def answer_slot(request: Request) -> AsyncIterator[None]:
     """The same around an answer: a slow language model must not keep searches waiting."""
-    await _count_search(request)
+    await _count_searches(request)
     async with service_of(request).answers.slot(request):
         yield
 

@@ -164,7 +164,7 @@ class Server(uvicorn.Server):
 
     def stop(self) -> None:
         """Accepts no new connections and requests; called again, it aborts those that still run."""
-        for limit in (self.service.recalls, self.service.writes, self.service.answers):
+        for limit in (self.service.recalls, self.service.writes, self.service.answers, self.service.transfers):
             limit.close()
         self.handle_exit(signal.SIGINT, None)
 

@@ -89,8 +89,8 @@ class SearchQuota:
     refused: Callable[[], None] = lambda: None
     _known: LRUCache[str, Quota] = field(default_factory=lambda: LRUCache[str, Quota](TENANTS))
 
-    async def count(self, tenant: str) -> None:
-        """Raises QuotaExceeded, which says when to try again, for a search beyond the quota of the last minute. What is
+    async def count(self, tenant: str, searches: int = 1) -> None:
+        """Raises QuotaExceeded, which says when to try again, for searches beyond the quota of the last minute. What is
         refused does not count: whoever keeps asking is served again as soon as there is room."""
         quota = self._known.get(tenant)
         if quota is None:
@@ -99,7 +99,7 @@ class SearchQuota:
         limit = quota.searches_per_minute
         if limit is None:
             return
-        wait = await self._counted(tenant, int(self.clock()), limit)
+        wait = await self._counted(tenant, int(self.clock()), limit, searches)
         if wait:
             self.refused()
             raise QuotaExceeded(
@@ -115,17 +115,17 @@ class SearchQuota:
 
         return read() if self.records.is_here else await asyncio.to_thread(read)
 
-    async def _counted(self, tenant: str, second: int, limit: int) -> int:
-        """Returns the seconds to wait; 0: it is counted."""
+    async def _counted(self, tenant: str, second: int, limit: int, searches: int) -> int:
+        """Returns the seconds to wait; 0: they are counted."""
         if self.records.is_here:
             try:
-                return _count_in_file(self.folder, tenant, second, limit, fcntl.LOCK_NB)
+                return _count_in_file(self.folder, tenant, second, limit, searches, fcntl.LOCK_NB)
             except BlockingIOError:  # another process counts just now
-                return await asyncio.to_thread(_count_in_file, self.folder, tenant, second, limit)
+                return await asyncio.to_thread(_count_in_file, self.folder, tenant, second, limit, searches)
 
         def count() -> int:
             with self.records.leasing() as tx:
-                return quotas.count_search(tx, tenant, second, limit)
+                return quotas.count_searches(tx, tenant, second, limit, searches)
 
         return await asyncio.to_thread(count)
 
@@ -147,8 +147,8 @@ def _file_counts(place: Path) -> dict[int, int]:
     return dict(_SLOT.iter_unpack(data[: len(data) // _SLOT.size * _SLOT.size]))
 
 
-def _count_in_file(folder: Path, tenant: str, second: int, limit: int, waiting: int = 0) -> int:
-    """`quotas.count_search` in a file that all processes of the folder share. With LOCK_NB it raises BlockingIOError
+def _count_in_file(folder: Path, tenant: str, second: int, limit: int, searches: int, waiting: int = 0) -> int:
+    """`quotas.count_searches` in a file that all processes of the folder share. With LOCK_NB it raises BlockingIOError
     where another has it locked."""
     place = _place(folder, tenant)
     place.parent.mkdir(mode=0o700, exist_ok=True)
@@ -156,9 +156,9 @@ def _count_in_file(folder: Path, tenant: str, second: int, limit: int, waiting: 
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | waiting)
         counts = _file_counts(place)
-        wait = quotas.seconds_to_wait(counts, second, limit)
+        wait = quotas.seconds_to_wait(counts, second, limit, searches)
         if not wait:
-            slot = _SLOT.pack(second, counts.get(second, 0) + 1)
+            slot = _SLOT.pack(second, counts.get(second, 0) + searches)
             os.pwrite(handle, slot, second % quotas.WINDOW * _SLOT.size)
         return wait
     finally:

@@ -108,23 +108,23 @@ def _of_base(dialect: Dialect) -> Compiled:
 # ── searches of a minute ─────────────────────────────────────────────────────────────────────────
 
 
-def count_search(tx: Connection, tenant: str, second: int, limit: int) -> int:
-    """Counts a search if there is room for it. Returns the seconds until there is; 0: it is counted.
+def count_searches(tx: Connection, tenant: str, second: int, limit: int, searches: int) -> int:
+    """Counts searches if there is room for them. Returns the seconds until there is; 0: they are counted.
 
     The row of the quota is locked until the commit, so that of several processes one counts after the other.
     """
     tx.execute(select(QuotaRow.tenant).where(QuotaRow.tenant == tenant).with_for_update())
     counts = search_counts(tx, tenant)
-    wait = seconds_to_wait(counts, second, limit)
+    wait = seconds_to_wait(counts, second, limit, searches)
     if wait:
         return wait
     own = SearchCountRow.tenant == tenant
     bump = update(SearchCountRow).where(own, SearchCountRow.second == second)
-    bump = bump.values(searches=SearchCountRow.searches + 1)
+    bump = bump.values(searches=SearchCountRow.searches + searches)
     if tx.execute(bump).rowcount == 0:
         try:
             with tx.begin_nested():
-                tx.execute(insert(SearchCountRow).values(tenant=tenant, second=second, searches=1))
+                tx.execute(insert(SearchCountRow).values(tenant=tenant, second=second, searches=searches))
         except IntegrityError:  # a quota that is just being set has no row to lock, and another process was first
             tx.execute(bump)
         beyond = (SearchCountRow.second <= second - WINDOW) | (SearchCountRow.second >= second + WINDOW)
@@ -143,15 +143,15 @@ def recent_searches(counts: Mapping[int, int], second: int) -> int:
     return sum(_recent(counts, second).values())
 
 
-def seconds_to_wait(counts: Mapping[int, int], second: int, limit: int) -> int:
-    """Until one more search makes no more than ``limit`` in any minute; 0: now."""
+def seconds_to_wait(counts: Mapping[int, int], second: int, limit: int, searches: int = 1) -> int:
+    """Until so many more searches make no more than ``limit`` in any minute; 0: now."""
     recent = _recent(counts, second)
-    left, wait = sum(recent.values()), 0
+    after, wait = sum(recent.values()) + searches, 0
     for at in sorted(recent):
-        if left < limit:
+        if after <= limit:
             break
-        left, wait = left - recent[at], at + WINDOW - second
-    return wait if left < limit else WINDOW
+        after, wait = after - recent[at], at + WINDOW - second
+    return wait if after <= limit else WINDOW
 
 
 def _recent(counts: Mapping[int, int], second: int) -> dict[int, int]:

@@ -138,12 +138,12 @@ def enqueue(tx: Connection, knowledge_base: int, event: str, happened: Iterable[
     return _insert(tx, event, [(row.id, row.tenant, knowledge_base, data) for data in happened for row in hooks])
 
 
-def enqueue_test(tx: Connection, number: int, event: str, *, tenant: str) -> int:
-    """Returns the number of the delivery."""
-    _row(tx, number, tenant)
-    _insert(tx, event, [(number, tenant, 0, {})])
-    query = select(func.max(DeliveryRow.id)).where(DeliveryRow.webhook_id == number)
-    return int(tx.execute(query).scalar_one())
+def trial(tx: Connection, number: int, event: str, *, tenant: str) -> Due:
+    """An event that is to be tried once, and is not queued. Raises NotFound."""
+    row = _row(tx, number, tenant)
+    (delivery,) = allocate(tx, "webhook_delivery", 1)
+    payload = _payload(delivery, event, tenant, 0, {}, datetime.now(UTC))
+    return Due(delivery, number, event, payload, 0, tenant, row.url, row.sealed_secret)
 
 
 def _insert(tx: Connection, event: str, queued: Sequence[tuple[int, str, int, Mapping[str, Any]]]) -> int:
@@ -153,20 +153,27 @@ def _insert(tx: Connection, event: str, queued: Sequence[tuple[int, str, int, Ma
     at = tx.execute(select(database_time())).scalar_one()
     rows = []
     for number, (hook, tenant, base, data) in zip(allocate(tx, "webhook_delivery", len(queued)), queued, strict=True):
-        payload = {"id": number, "event": event, "created_at": now.isoformat(), "tenant": tenant}
-        payload |= {"knowledge_base_id": base, "data": dict(data)}
-        rows.append((number, hook, event, json.dumps(payload), "pending", 0, None, now, at))
+        payload = _payload(number, event, tenant, base, data, now)
+        rows.append((number, hook, event, payload, "pending", 0, None, now, at))
     insert_rows(tx, DeliveryRow, COLUMNS, rows)
     return len(rows)
 
 
-def due(tx: Connection, limit: int) -> list[Due]:
-    """What is to be tried now, the longest overdue first."""
+def _payload(number: int, event: str, tenant: str, base: int, data: Mapping[str, Any], now: datetime) -> str:
+    about = {"id": number, "event": event, "created_at": now.isoformat(), "tenant": tenant}
+    return json.dumps({**about, "knowledge_base_id": base, "data": dict(data)})
+
+
+def due(tx: Connection, most_of_a_hook: int) -> list[Due]:
+    """What is to be tried now, the longest overdue first: so many of each hook, since one may have thousands."""
+    waiting = (DeliveryRow.status == "pending") & (DeliveryRow.next_at <= database_time())
+    place = func.row_number().over(partition_by=DeliveryRow.webhook_id, order_by=(DeliveryRow.next_at, DeliveryRow.id))
+    numbered = select(DeliveryRow.id, place.label("place")).where(waiting).subquery()
     columns = (DeliveryRow.id, DeliveryRow.webhook_id, DeliveryRow.event, DeliveryRow.payload, DeliveryRow.attempts)
     query = select(*columns, WebhookRow.tenant, WebhookRow.url, WebhookRow.sealed_secret)
     query = query.join(WebhookRow, WebhookRow.id == DeliveryRow.webhook_id)
-    waiting = (DeliveryRow.status == "pending") & (DeliveryRow.next_at <= database_time())
-    return [Due(*row) for row in tx.execute(query.where(waiting).order_by(DeliveryRow.next_at).limit(limit))]
+    query = query.join(numbered, numbered.c.id == DeliveryRow.id).where(numbered.c.place <= most_of_a_hook)
+    return [Due(*row) for row in tx.execute(query.order_by(DeliveryRow.next_at, DeliveryRow.id))]
 
 
 def arrived(tx: Connection, deliveries: Collection[int]) -> None:

@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from qianxun.core.errors import Forbidden, NotFound, QianxunError, Unauthorized
+from qianxun.core.errors import BadInput, Forbidden, NotFound, QianxunError, Unauthorized
 from qianxun.core.governance.access import Principal
 from qianxun.core.governance.actor import acting_as
 from qianxun.core.limits import MIB
@@ -56,6 +56,7 @@ OWNER_PATH: Final = re.compile(
 )
 HOST_AND_PORT: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9.-]+))(?::[0-9]{0,5})?")
 FORM_BYTES: Final = MIB  # of an upload form beside its file
+ANONYMOUS_BYTES: Final = 16 * 1024  # of a body that comes without a key: the form to sign in with one
 STALLED_SECONDS: Final = 30.0  # that a body may take for every …
 STALLED_BYTES: Final = 120 * 1024  # … of its bytes (4 KB a second), and for its last ones
 BODIES_IN_MEMORY: Final = 16  # of the largest size
@@ -88,6 +89,7 @@ class Guard:
             return
         headers: Headers = dict(scope["headers"])
         try:
+            _expect_one_principal(scope, headers)
             await self._authorize(scope, headers)
             with acting_as(_actor(scope["state"])), _routed_as_get(scope) as routed:
                 await self._limit_body(routed, headers, receive, send)
@@ -164,7 +166,8 @@ class Guard:
         if is_form and UPLOAD_PATH.fullmatch(scope["path"]):
             body = _Body(receive, self.file_bytes, None, self.clock)
         else:
-            body = _Body(receive, self.body_bytes, self.memory.account(scope["state"]), self.clock)
+            limit = self.body_bytes if scope["state"]["access"] else min(self.body_bytes, ANONYMOUS_BYTES)
+            body = _Body(receive, limit, self.memory.account(scope["state"]), self.clock)
         if length.isdigit() and int(length) > body.limit:
             await problem(413, body.too_large(), english=prefers_english(scope))(scope, receive, send)
             return
@@ -172,6 +175,12 @@ class Guard:
             await self.app(scope, body, send)
         finally:
             body.release()
+
+
+def _expect_one_principal(scope: Scope, headers: Headers) -> None:
+    """Raises BadInput for two lines: one may be the client's own, before or behind what a gateway adds."""
+    if X_PRINCIPAL in headers and len(_values(scope, X_PRINCIPAL)) > 1:
+        raise BadInput("请求头 X-Principal 应恰好有一个", hint="由一处写明；网关先去掉客户端带来的")
 
 
 def _is_for_owners(scope: Scope, principal: Principal | None) -> bool:
@@ -277,6 +286,8 @@ class _Body:
             self._account.release(self.bytes)
 
     def too_large(self) -> str:
+        if self.limit == ANONYMOUS_BYTES:
+            return f"没有密钥的请求体超过 {self.limit // 1024} KB 的上限　检查地址与请求体"
         setting = "service.body_megabytes" if self._account is not None else "parsing.file_megabytes"
         return f"请求体超过 {self.limit / MIB:g} MB 的上限　分成几次提交，或调高 {setting}"
 

@@ -1,8 +1,8 @@
 """How many connections are open, of everybody and of one address, and which of them gives way to a new one.
 
-A connection costs its client nothing. Those that have no request under way (a head half sent, a pause between two
-requests) give way: the longest waiting one of the address that has the most of them. Where all are at work, a new one
-is let in for a health check alone.
+A connection costs its client nothing. Those that wait for their clients (a head or a body half sent, a pause between
+two requests, a response that is not read) give way: of the address that has the most of them, the one that has not
+been heard of for longest. Where all are at work, a new one is let in for a health check alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Connection(Protocol):
     """What is counted."""
 
     def give_way(self) -> None:
-        """Closes it: it has no request under way."""
+        """Closes it: it waits for its client."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class OpenConnections:
         return len(self._all) > self.most + HEALTH_ROOM
 
     def busy(self, connection: Connection) -> None:
-        """A request of it is under way."""
+        """A request of it has come whole, and is being answered."""
         owner = self._all.get(connection, "")
         if connection in (idle := self._idle.get(owner, {})):
             del idle[connection]
@@ -71,9 +71,11 @@ class OpenConnections:
                 del self._idle[owner]
 
     def idle(self, connection: Connection) -> None:
-        """No request of it is under way."""
+        """It waits for its client, of whom something was just seen."""
         if (owner := self._all.get(connection)) is not None:
-            self._idle.setdefault(owner, {})[connection] = None
+            waiting = self._idle.setdefault(owner, {})
+            waiting.pop(connection, None)
+            waiting[connection] = None
 
     def closed(self, connection: Connection) -> None:
         self.busy(connection)

@@ -184,7 +184,7 @@ async def search(
 ) -> Response:
     """与 `/v1/retrieval` 相同的检索与分数。"""
     options = {**body.options(), "trace_id": trace_id(request)}
-    async with recall_slot(request):
+    async with recall_slot(request, len(body.query)):
         base = await engine.knowledge_base(vector_store_id)
         recalls = [await engine.retrieve(base.id, query, **options) for query in body.query]
     return json_response(

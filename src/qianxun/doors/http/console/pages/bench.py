@@ -130,7 +130,7 @@ async def _sides(request: Request, engine: Engine, base: KnowledgeBase, search: 
     """Both are asked in one slot, one after the other."""
     await request.body()  # the next message then is the disconnect
     found: list[Side] = []
-    async with recall_slot(request):
+    async with recall_slot(request, len(search.sides)):
         for number in range(len(search.sides)):
             try:
                 recall = await engine.retrieve(base.id, search.query, **search.choices(number))

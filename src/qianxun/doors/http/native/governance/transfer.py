@@ -13,7 +13,7 @@ from starlette.background import BackgroundTask
 
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.limits import MIB, NAME_LIMIT
-from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of, write_slot
+from qianxun.doors.http.context import BaseId, TenantEngine, Writer, service_of, transfer_slot
 from qianxun.doors.http.native.routes import route
 from qianxun.doors.http.native.uploads import FOLDER, received
 from qianxun.doors.http.openapi import error_responses, file_form
@@ -61,7 +61,8 @@ async def export(
     folder.mkdir(mode=0o700, exist_ok=True)
     key = request.state.key_id
     place = "download" if key is None else f"download by key:{key}"
-    await export_base(engine, knowledge_base_id, file, with_logs=logs, place=place)
+    async with transfer_slot(request):
+        await export_base(engine, knowledge_base_id, file, with_logs=logs, place=place)
     name = f"base-{knowledge_base_id}.qianxun"
     return FileResponse(file, media_type=GZIP, filename=name, background=BackgroundTask(_remove, file))
 
@@ -82,7 +83,7 @@ async def import_file(request: Request, engine: TenantEngine) -> Response:
     async with received(request, settings.folder, settings.parsing.file_megabytes * MIB) as form:
         with answered_as_validation():
             given = ImportFields.model_validate({name: sent[-1] for name, sent in form.fields.items() if sent[-1]})
-        async with write_slot(request):
+        async with transfer_slot(request):
             made = await import_base(engine, form.path, name=given.name, model=given.model, limits=UPLOADED)
     base = made.knowledge_base
     found = {"knowledge_base_id": base.id, "name": base.name, "documents": made.documents, "chunks": made.chunks}
