@@ -209,7 +209,7 @@ def _take_top(grid: Grid) -> tuple[Grid, str, str]:
 
 
 def _is_stated(grid: Grid) -> bool:
-    """Whether the first row, and maybe some after it, only says what the names below are about: 部门：销售部, 日期：…"""
+    """Whether the first row, and maybe some after it, says only what the names below are about: 部门：销售部"""
     rows = [grid.distinct(row) for row in range(min(len(grid.rows) - 1, _MOST_ABOVE + 1))]
     at = next((row for row, cells in enumerate(rows) if not _says(cells)), 0)
     names = rows[at]
