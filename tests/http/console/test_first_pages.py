@@ -30,6 +30,17 @@ def run(folder: Path, story: Callable[[Browser, int], Awaitable[None]]) -> None:
     asyncio.run(run_story())
 
 
+def test_every_page_of_a_new_folder_leads_to_the_first_base(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with browsing(tmp_path) as browser:
+            for name in ("bench", "ask", "evaluation", "graph", "tables"):
+                shown = (await browser.open(f"/console/{name}")).text
+                assert "还没有知识库。" in shown, name
+                assert '<a class="button primary" href="../console/bases">新建知识库</a>' in shown, name
+
+    asyncio.run(story())
+
+
 def test_a_search_shows_scores_words_and_the_place_and_is_logged(tmp_path: Path) -> None:
     async def story(browser: Browser, base: int) -> None:
         shown = await browser.open("/console/bench", base=base, q="住院报销", f=json.dumps(["metadata.年份", 2025]))
