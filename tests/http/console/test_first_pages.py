@@ -138,6 +138,10 @@ def test_a_file_is_taken_or_refused_with_its_reason(tmp_path: Path) -> None:
         sent = {"data": {"relative_path": "制度/新.txt"}, "files": {"file": ("新.txt", "新的一篇。".encode())}}
         taken = await browser.http.post(f"{page}/documents", headers=headers, **sent)
         assert taken.json()["outcome"] == "created"
+        assert taken.json()["warnings"] == []
+        odd = {"files": {"file": ("库存.xls", "物料,数量\n螺丝,12\n".encode())}}
+        partly = await browser.http.post(f"{page}/documents", headers=headers, **odd)
+        assert partly.json()["warnings"] == ["扩展名是 .xls，内容是文本表格，已按 CSV 解析"]
         bad = {"files": {"file": ("坏.pdf", b"%PDF-1.4 broken")}}
         refused = await browser.http.post(f"{page}/documents", headers=headers, **bad)
         assert refused.status_code == 422
