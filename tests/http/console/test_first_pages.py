@@ -131,6 +131,21 @@ def test_a_document_is_shown_at_the_cited_sentence(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_a_table_right_below_its_heading_is_a_table(tmp_path: Path) -> None:
+    travel = Document(
+        "table", "## 差旅标准\n\n| 职级 | 住宿 |\n| --- | --- |\n| 经理 | 600 |\n| 员工 | 450 |\n", format="markdown"
+    )
+
+    async def story(browser: Browser, base: int) -> None:
+        await browser.service.engine.add_documents(base, [travel])
+        shown = (await browser.open(f"/console/bases/{base}/document", doc="table")).text
+        assert "<td>450</td>" in shown
+        assert "| 员工" not in shown.partition("<textarea")[0]
+        assert '<div class="prose" dir="auto">差旅标准</div>' in shown
+
+    run(tmp_path, story)
+
+
 def test_a_file_is_taken_or_refused_with_its_reason(tmp_path: Path) -> None:
     async def story(browser: Browser, base: int) -> None:
         page = f"/console/bases/{base}"
