@@ -211,13 +211,13 @@ def _take_top(grid: Grid) -> tuple[Grid, str, str]:
 def _is_stated(grid: Grid) -> bool:
     """Whether the first row, and maybe some after it, says only what the names below are about: 部门：销售部"""
     rows = [grid.distinct(row) for row in range(min(len(grid.rows) - 1, _MOST_ABOVE + 1))]
-    at = next((row for row, cells in enumerate(rows) if not _says(cells)), 0)
+    at = next((row for row, cells in enumerate(rows) if not _is_labelled(cells)), 0)
     names = rows[at]
     is_named = len(names) > len(rows[0]) and _is_header(grid, at)
     return at > 0 and is_named and not any(_LABELLED.match(cell.text) for cell in names)
 
 
-def _says(cells: Sequence[Cell]) -> bool:
+def _is_labelled(cells: Sequence[Cell]) -> bool:
     """Whether a row is of labels with what they say, in one cell or in the next."""
     labels = [_LABELLED.match(cell.text) is not None for cell in cells]
     values = [before.text[-1] in ":：" for before in cells]
