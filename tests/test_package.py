@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from qianxun.engine.admin.doctor import EXTRAS
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 
@@ -78,6 +80,11 @@ def test_the_image_is_built_from_what_is_there_and_nothing_else() -> None:
         assert (ROOT / name).exists(), name
         assert any(fnmatch(name, pattern) for pattern in allowed), f"{name} is ignored"
     assert any("--require-hashes" in rest for word, rest in instructions() if word == "RUN")
+
+
+def test_doctor_tells_of_every_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert sorted(name for name, *_ in EXTRAS) == sorted(set(extras) - {"all", "eval"})
 
 
 def test_the_image_runs_as_nobody_in_particular_and_says_how_it_is() -> None:

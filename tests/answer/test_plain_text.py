@@ -29,6 +29,7 @@ HOSTILE = (
     "<http://evil.test>",
     "[1](http://evil.test)",
     "\\\\evil.test\\share",
+    "C://evil.test/x",
     "ftp://evil.test",
     "![未完 http://evil.test/",
     "<script",
@@ -68,6 +69,11 @@ FRAGMENTS = (
 )
 LINKED = re.compile(r"!\[(?!\d+\])|\]\(|^ {0,3}\[[^\[\]]*\]:", re.MULTILINE)
 """An image, a link or a definition of Markdown."""
+
+
+@pytest.mark.parametrize("text", ["模板在 C:\\共享\\2026\\模板.docx", "映射为 Z:\\ 盘", "D:/data/a.txt"])
+def test_a_path_of_windows_is_no_link(text: str) -> None:
+    assert without_links(text) == text
 
 
 @pytest.mark.parametrize("text", HOSTILE)

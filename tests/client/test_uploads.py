@@ -41,6 +41,23 @@ def counted(report: Report) -> tuple[int, int, int]:
     return report.added, report.unchanged, report.chunks
 
 
+def test_what_the_parser_warns_of_is_told_through_a_service_too(tmp_path: Path) -> None:
+    file = tmp_path / "库存.xls"
+    file.write_text("物料,数量\n螺丝,12\n", "utf-8")
+
+    async def work() -> None:
+        async with serving(tmp_path / "data") as served, Client(served.url) as client:
+            here = await served.engine.create_knowledge_base("本地", model=MODEL)
+            there = await client.create_knowledge_base("远程", model=MODEL)
+            local = await served.engine.add(here.id, [file])
+            assert local.warnings == ("库存.xls：扩展名是 .xls，内容是文本表格，已按 CSV 解析",)
+            assert (await client.add(there.id, [file])).warnings == local.warnings
+            accepted = await client.add_file(there.id, file, name="再一次.xls")
+            assert accepted.warnings == ("扩展名是 .xls，内容是文本表格，已按 CSV 解析",)
+
+    asyncio.run(work())
+
+
 def test_a_folder_is_taken_in_as_an_engine_takes_it_in(tmp_path: Path, files: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path / "data") as served, Client(served.url) as client:

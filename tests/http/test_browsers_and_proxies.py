@@ -61,6 +61,9 @@ def test_pages_of_the_set_origins_may_call_with_a_key_and_no_others(tmp_path: Pa
             allowed = await asked.http.options(BASES, headers={**mine, **PREFLIGHT})
             assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, PAGE)
             assert (await asked.http.options(BASES, headers={**other, **PREFLIGHT})).status_code == 400
+            client_headers = {"access-control-request-headers": "authorization,x-stainless-lang,x-principal"}
+            by_client = await asked.http.options(BASES, headers={**mine, **PREFLIGHT, **client_headers})
+            assert (by_client.status_code, by_client.headers.get("access-control-allow-credentials")) == (200, None)
             listed = await asked.http.get(BASES, headers={**mine, "authorization": f"Bearer {key}"})
             assert (listed.status_code, listed.headers["access-control-allow-origin"]) == (200, PAGE)
             refused = await asked.http.get(BASES, headers=mine)  # a page may read why

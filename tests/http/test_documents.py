@@ -44,7 +44,7 @@ def test_a_document_is_searchable_when_it_was_taken_and_gone_when_it_was_deleted
         taken = await served.http.post(documents, json=body)
         assert taken.status_code == 201, taken.text
         expected = {"doc_id": "doc_123", "generation": 1, "status": "indexed", "chunks": 1, "outcome": "created"}
-        assert taken.json()["data"] == {**expected, "reason": ""}
+        assert taken.json()["data"] == {**expected, "reason": "", "warnings": []}
         assert await found(served, documents) == ["doc_123"]
         one = (await served.http.get(f"{documents}/doc_123")).json()["data"]
         assert (one["name"], one["status"], one["content_type"], one["user_id"]) == (

@@ -51,6 +51,28 @@ def test_years_over_numbers_are_headers_and_numbers_over_numbers_are_not() -> No
     assert len(plain.rows) == 2
 
 
+@pytest.mark.parametrize(
+    "above",
+    [
+        [["制表人：张三", "", "制表日期：2026-04-02", ""]],
+        [["三月费用明细表", "", "", ""], ["部门：", "销售部", "", ""], ["制表人：张三", "", "", "日期：2026-04-02"]],
+    ],
+)
+def test_what_is_said_above_the_names_is_no_header(above: list[list[str]]) -> None:
+    rows = [["日期", "部门", "项目", "金额"], ["2026-03-02", "销售部", "差旅费", "3,280.50"]]
+    table = read_table(flow([[Cell(text) for text in row] for row in (*above, *rows)], 100))
+    assert table is not None
+    assert [column.name for column in table.columns] == ["日期", "部门", "项目", "金额"]
+    assert "制表人：张三" in table.notes
+    assert len(table.rows) == 1
+
+
+def test_a_list_of_labels_and_values_keeps_its_rows() -> None:
+    rows = [["姓名：", "张三"], ["部门：", "技术部"], ["备注", "无"]]
+    table = read_table(flow([[Cell(text) for text in row] for row in rows], 100))
+    assert table is None or len(table.rows) >= 2
+
+
 def test_a_form_has_no_header() -> None:
     rows = [
         [Cell("姓名"), Cell("张三"), Cell("性别"), Cell("男")],

@@ -13,6 +13,7 @@ from qianxun.core.errors import Refused, TooLarge, Unreadable, UnsupportedFile
 from qianxun.core.types import Heading, Paragraph, ParsedFile, QAPair, TableBlock
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse import parse
+from qianxun.ingest.parse.sniff import OldFormat, sniff
 from qianxun.ingest.preprocess import TextPreprocessor
 from qianxun.ingest.sandbox.limits import ParseLimits
 
@@ -367,6 +368,51 @@ def test_content_counts_more_than_the_name(tmp_path: Path) -> None:
     assert file.format == "html"
     assert "已按网页解析" in file.warnings[0]
     assert tables(file)[0].table.rows == (("甲", 9),)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format"),
+    [
+        ("库存.xlsx", "物料,数量\n螺丝M4,12000\n轴承6204,350\n", "csv"),
+        ("库存.et", "物料\t数量\n螺丝M4\t12000\n", "csv"),
+        ("导出.xls", '<meta charset="utf-8"><table><tr><th>物料</th></tr><tr><td>螺丝M4</td></tr></table>', "html"),
+        ("导出.xlsx", "<table border=1><tr><td>物料</td></tr><tr><td>螺丝M4</td></tr></table>", "html"),
+        (
+            "导出.doc",
+            "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\n"
+            "Content-Type: text/html; charset=utf-8\n\n<h1>制度</h1><p>螺丝M4 归一号库。</p>\n--b--\n",
+            "mail",
+        ),
+    ],
+)
+def test_what_other_programs_export_under_the_name_of_office_is_read(
+    tmp_path: Path, name: str, content: str, format: str
+) -> None:
+    file = parsed(tmp_path / name, content)
+    text = assemble(file).content
+    assert file.format == format
+    assert "螺丝M4" in text
+    assert "<" not in text
+    assert "主题" not in text
+    assert "已按" in file.warnings[0]
+
+
+@pytest.mark.parametrize(
+    "content", ["服务器忙，请稍后再试。\n", '{"error": "登录已过期",\n "code": 401,\n "data": null}\n']
+)
+def test_a_message_that_was_saved_as_a_workbook_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "库存.xlsx").write_text(content, "utf-8")
+    with pytest.raises(Refused, match="而是普通文字"):
+        parse(tmp_path / "库存.xlsx", LIMITS)
+
+
+@pytest.mark.parametrize(("program", "target"), [("Excel.Sheet", "xlsx"), ("Word.Document", "docx")])
+def test_xml_of_office_2003_is_an_old_format(tmp_path: Path, program: str, target: str) -> None:
+    xml = f'<?xml version="1.0"?>\n<?mso-application progid="{program}"?>\n<Workbook/>'
+    (tmp_path / "导出.xls").write_text(xml, "utf-8")
+    with pytest.raises(OldFormat) as refused:
+        sniff(tmp_path / "导出.xls")
+    assert refused.value.target == target
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from qianxun import Document, Engine
-from qianxun.core.errors import BadInput, IndexUnusable
+from qianxun import Document, Engine, open_blocking
+from qianxun.core.errors import BadInput, FolderInUse, IndexUnusable
 from qianxun.engine.settings import Settings, load
 from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import BASES, running
@@ -112,6 +112,8 @@ def test_processes_share_an_address_and_one_that_is_killed_comes_back(tmp_path: 
     with running(tmp_path, "--workers", "2") as service:
         with httpx.Client(base_url=service.url, trust_env=False, timeout=60) as http:
             base = http.post(BASES, json={"name": "医保", "embedding_model": "none"}).json()["data"]["id"]
+            with pytest.raises(FolderInUse, match=r"（qianxun serve --workers，始于"), open_blocking(tmp_path):
+                pass
 
             def put(doc_id: str, text: str) -> None:
                 answer = http.put(f"{BASES}/{base}/documents/{doc_id}", json={"name": doc_id, "content": text})

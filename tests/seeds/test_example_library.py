@@ -21,7 +21,7 @@ from qianxun.core.errors import BadInput, BadSettings, NotFound
 from qianxun.doors.cli.import_data import main
 from qianxun.engine import embedding_models
 from qianxun.engine.admin import migrations
-from qianxun.engine.admin.examples import compare_settings
+from qianxun.engine.admin.examples import compare_settings, read_values
 from qianxun.engine.example_library import close_default_library, example_library, open_examples
 from qianxun.engine.settings import ExampleSettings, Settings, load
 from qianxun.examples.dialogues import Adopted, adopt_dialogues
@@ -180,6 +180,21 @@ def test_good_dialogues_become_examples() -> None:
         found = library.vector_db_search("降压药漏服了怎么办", similarity_threshold=0.1)
         assert found[0]["metadata"]["quality_grade"] == "优秀"
         assert adopt_dialogues(dialogues[:1], library) == Adopted(near=1)
+
+
+@pytest.mark.parametrize("dialogue", [5, None, "你好", {"messages": 3}, {"messages": None, "rating": "good"}])
+def test_what_is_no_dialogue_is_named_and_left_out(dialogue: object) -> None:
+    with open_examples(settings()) as store:
+        report = adopt_dialogues([dialogue], example_library(store, settings()))
+    assert report.added == 0
+    assert report.rejected[0].startswith("第 1 段：不是对话")
+
+
+def test_a_broken_line_of_dialogues_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "对话.jsonl"
+    file.write_text('{"user_input": "换行\u2028也是一段"}\n{坏\n', encoding="utf-8")
+    with pytest.raises(BadInput, match="第 2 行不是合法的 JSON"):
+        read_values(file)
 
 
 # ── A/B ──────────────────────────────────────────────────────────────────────────────────────────

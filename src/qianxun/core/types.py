@@ -410,7 +410,8 @@ Outcome: TypeAlias = Literal["created", "updated", "unchanged", "stale", "delete
 class Accepted:
     """What the records did with a submission. ``chunk_keys`` is empty until the document is prepared.
 
-    ``pair_keys`` are those of the questions that came with it prepared, in their order.
+    ``pair_keys`` are those of the questions that came with it prepared, in their order. ``warnings`` say what of an
+    uploaded file was left out, and why.
     """
 
     doc_id: str
@@ -419,6 +420,7 @@ class Accepted:
     outcome: Outcome
     chunk_keys: range = range(0)
     pair_keys: range = range(0)
+    warnings: tuple[str, ...] = ()
 
 
 DocumentStatus: TypeAlias = Literal["pending", "indexed", "retrying", "quarantined", "failed", "deleted"]

@@ -40,6 +40,9 @@ def adopt_dialogues(
     rejected: list[str] = []
     unrated = 0
     for number, dialogue in enumerate(dialogues, 1):
+        if not _is_dialogue(dialogue):
+            rejected.append(f"第 {number} 段：不是对话，应有 user_input 与 agent_response，或 messages")
+            continue
         for turn in turns_of(dialogue):
             if not _is_good(turn.get("rating")):
                 unrated += 1
@@ -53,6 +56,11 @@ def adopt_dialogues(
     new = _unlike(list(drafts.values()), library, source, near)
     added = insert_drafts(library.store, {source: new})[source].added if new else 0
     return Adopted(added, unrated, len(drafts) - added, tuple(rejected))
+
+
+def _is_dialogue(given: Any) -> bool:
+    messages = given.get("messages", ()) if isinstance(given, Mapping) else given
+    return isinstance(messages, Sequence) and not isinstance(messages, str)
 
 
 def turns_of(dialogue: Any) -> list[Mapping[str, Any]]:

@@ -334,8 +334,9 @@ async def add_file(
     upload = Upload(base.about.tenant, base.id, file.id, name, labels, origin, relative_path, generation)
     async with inbox.until_stored(upload, file.path) if inbox else nullcontext(nothing) as stored:
         changed = _Changed(replace(file, relative_path=relative_path), labels, mark)
-        submission = await _read_upload(base, changed, origin)
-        return await _add_read(base, submission, (stored, on_accepted), wait=wait)
+        submission, warnings = await _read_upload(base, changed, origin)
+        accepted = await _add_read(base, submission, (stored, on_accepted), wait=wait)
+        return replace(accepted, warnings=warnings)
 
 
 async def _add_read(base: OpenBase, submission: Submission, on_accepted: Sequence[Accept], *, wait: bool) -> Accepted:
@@ -350,19 +351,20 @@ async def _add_read(base: OpenBase, submission: Submission, on_accepted: Sequenc
     return accepted
 
 
-async def _read_upload(base: OpenBase, one: _Changed, origin: str) -> Submission:
-    """An uploaded file as its document. Raises Refused, MissingExtra or BadInput, and lists it as failed."""
+async def _read_upload(base: OpenBase, one: _Changed, origin: str) -> tuple[Submission, tuple[str, ...]]:
+    """An uploaded file as its document, and the parser's warnings. Raises Refused, MissingExtra or BadInput, and lists
+    it as failed."""
     with TemporaryDirectory(prefix="qianxun-") as folder:
         # Parsers go by the name: its extension says what to try, its stem what an unnamed table is called.
         link = Path(folder) / _file_name(one.source.name)
         link.symlink_to(one.source.path)
         linked = replace(one, source=replace(one.source, path=link))
         try:
-            document, _ = await _read_file(base, linked.source, linked.labels)
+            document, warnings = await _read_file(base, linked.source, linked.labels)
         except UNREAD as error:
             await asyncio.to_thread(_remember, base, linked, str(error), origin)
             raise
-    return Submission(replace(document, source=origin), one.fingerprint)
+    return Submission(replace(document, source=origin), one.fingerprint), warnings
 
 
 async def read_again(base: OpenBase, upload: Upload, path: Path) -> None:

@@ -393,6 +393,12 @@ def test_the_whole_console_is_there_in_english_and_fits_a_phone(
             chinese = [text for text in chinese if not text.startswith(("年份", "公开", "比例", "医院"))]
             assert chinese == [], path
             assert visit.page.evaluate("document.documentElement.scrollWidth") <= PHONE, path
+        edges = visit.page.eval_on_selector_all("nav a", "all => all.map(one => one.getBoundingClientRect().right)")
+        assert len(edges) > 8
+        assert max(edges) <= PHONE  # every page can be seen, and which one this is
+        visit.page.goto("/docs")
+        visit.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
 def test_a_search_needs_no_mouse(page: Page, library: int) -> None:

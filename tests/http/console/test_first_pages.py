@@ -30,6 +30,17 @@ def run(folder: Path, story: Callable[[Browser, int], Awaitable[None]]) -> None:
     asyncio.run(run_story())
 
 
+def test_every_page_of_a_new_folder_leads_to_the_first_base(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with browsing(tmp_path) as browser:
+            for name in ("bench", "ask", "evaluation", "graph", "tables"):
+                shown = (await browser.open(f"/console/{name}")).text
+                assert "还没有知识库。" in shown, name
+                assert '<a class="button primary" href="../console/bases">新建知识库</a>' in shown, name
+
+    asyncio.run(story())
+
+
 def test_a_search_shows_scores_words_and_the_place_and_is_logged(tmp_path: Path) -> None:
     async def story(browser: Browser, base: int) -> None:
         shown = await browser.open("/console/bench", base=base, q="住院报销", f=json.dumps(["metadata.年份", 2025]))
@@ -120,6 +131,21 @@ def test_a_document_is_shown_at_the_cited_sentence(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_a_table_right_below_its_heading_is_a_table(tmp_path: Path) -> None:
+    travel = Document(
+        "table", "## 差旅标准\n\n| 职级 | 住宿 |\n| --- | --- |\n| 经理 | 600 |\n| 员工 | 450 |\n", format="markdown"
+    )
+
+    async def story(browser: Browser, base: int) -> None:
+        await browser.service.engine.add_documents(base, [travel])
+        shown = (await browser.open(f"/console/bases/{base}/document", doc="table")).text
+        assert "<td>450</td>" in shown
+        assert "| 员工" not in shown.partition("<textarea")[0]
+        assert '<div class="prose" dir="auto">差旅标准</div>' in shown
+
+    run(tmp_path, story)
+
+
 def test_a_file_is_taken_or_refused_with_its_reason(tmp_path: Path) -> None:
     async def story(browser: Browser, base: int) -> None:
         page = f"/console/bases/{base}"
@@ -127,6 +153,10 @@ def test_a_file_is_taken_or_refused_with_its_reason(tmp_path: Path) -> None:
         sent = {"data": {"relative_path": "制度/新.txt"}, "files": {"file": ("新.txt", "新的一篇。".encode())}}
         taken = await browser.http.post(f"{page}/documents", headers=headers, **sent)
         assert taken.json()["outcome"] == "created"
+        assert taken.json()["warnings"] == []
+        odd = {"files": {"file": ("库存.xls", "物料,数量\n螺丝,12\n".encode())}}
+        partly = await browser.http.post(f"{page}/documents", headers=headers, **odd)
+        assert partly.json()["warnings"] == ["扩展名是 .xls，内容是文本表格，已按 CSV 解析"]
         bad = {"files": {"file": ("坏.pdf", b"%PDF-1.4 broken")}}
         refused = await browser.http.post(f"{page}/documents", headers=headers, **bad)
         assert refused.status_code == 422

@@ -39,7 +39,8 @@ _FILE: Final = (
 _LINE_BREAK: Final = re.compile(r"<br\s{0,2}/?>", re.IGNORECASE)
 _TAG_START: Final = re.compile(r"[A-Za-z/!?]")
 LINK_START: Final = re.compile(
-    r"(?:(?:javascript|vbscript|mailto|blob|intent):(?=[^\s])|data:[a-z]+/|[a-z][a-z0-9+.-]{0,30}:[/\\]"
+    # no scheme has one letter: C:\ is a path of Windows, which nothing opens
+    r"(?:(?:javascript|vbscript|mailto|blob|intent):(?=[^\s])|data:[a-z]+/|[a-z][a-z0-9+.-]{1,30}:[/\\]"
     r"|[/\\]{2}(?=[a-z0-9])|www\.).*"
     r"|(?<![a-z0-9_.@-])(?!(?:asp|vb|ado|ml)\.net\b)(?:[a-z0-9-]+\.)+(?:com|cn|net|org|gov|edu|io|ai|me|cc|tv|info|biz|top"
     r"|xyz|site|online|shop|vip|ru|uk|de|jp|kr|fr|co|hk|tw|app|dev|link|club|icu|test|example|invalid)(?![a-z0-9-]).*"

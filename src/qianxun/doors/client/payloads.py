@@ -143,8 +143,8 @@ def read_statistics(data: Data) -> dict[str, int]:
 
 def read_sent(data: Data) -> Sent:
     """With as many chunk keys as there are chunks: which they are, only the service knows."""
-    chunks = range(data["chunks"])
-    accepted = Accepted(data["doc_id"], 0, data["generation"], data["outcome"], chunk_keys=chunks)
+    chunks, warnings = range(data["chunks"]), tuple(data.get("warnings", ()))  # an earlier service gives none of these
+    accepted = Accepted(data["doc_id"], 0, data["generation"], data["outcome"], chunk_keys=chunks, warnings=warnings)
     return Sent(accepted, data["status"] == "indexed")
 
 

@@ -243,7 +243,9 @@ def _taken(report: Report, source: Source, accepted: Accepted, state: DocumentSt
     watch(Step("added" if is_written else "unchanged"))
     updated = report.updated + (accepted.outcome == "updated")
     unchanged = report.unchanged + (not is_written)
+    about = tuple(f"{source.name}：{warning}" for warning in accepted.warnings)
     report = replace(report, added=report.added + is_written, updated=updated, unchanged=unchanged)
+    report = replace(report, warnings=(*report.warnings, *about))
     if state is None or state.status == "deleted":
         return report
     if state.status in ("quarantined", "failed"):

@@ -47,9 +47,18 @@ EXTRAS = (
     ("office", ("docx", "pptx"), "读 Word（DOCX）与 PowerPoint（PPTX）", "reads Word and PowerPoint"),
     ("pdf", ("pdfplumber", "pypdfium2"), "读 PDF", "reads PDF"),
     ("ocr", ("rapidocr",), "认出图片与扫描件里的文字", "reads images and scans"),
+    ("service", ("fastapi", "uvicorn", "jinja2"), "HTTP 服务与控制台（qianxun serve）", "the service and its console"),
+    ("mcp", ("mcp",), "给 Claude、Cursor 等程序用（qianxun mcp）", "the door for Claude, Cursor and the like"),
     ("postgres", ("psycopg",), "记录与索引放进 PostgreSQL", "records and indexes in PostgreSQL"),
+    ("mysql", ("pymysql",), "记录放进 MySQL 或 MariaDB", "records in MySQL or MariaDB"),
     ("milvus", ("pymilvus",), "索引放进 Milvus", "indexes in Milvus"),
     ("redis", ("redis",), "几个进程共用缓存的答案（cache.url）", "answers cached for several processes"),
+    ("langgraph", ("langgraph",), "查询工作流与示例库的节点", "the workflow of questions, the node of examples"),
+    ("langchain", ("langchain_core",), "LangChain 的检索器", "the retriever for LangChain"),
+    ("llamaindex", ("llama_index", "llama_index.core"), "LlamaIndex 的检索器", "the retriever for LlamaIndex"),
+    ("neo4j", ("neo4j",), "图谱抄一份到 Neo4j", "a copy of the graph in Neo4j"),
+    ("oidc", ("jwt",), "认 OpenID Connect 的令牌", "tokens of OpenID Connect"),
+    ("otel", ("opentelemetry", "opentelemetry.sdk"), "把追踪送给收集端", "spans for a collector"),
     ("sentence-transformers", ("sentence_transformers",), "用 sentence-transformers 的模型", "more models"),
 )
 

@@ -124,16 +124,20 @@ async def _run(
 
 def read_values(file: Path) -> list[Any]:
     """A JSON list, or one JSON value a line. Raises BadInput."""
+    hint = "应为 UTF-8 的 JSON 列表，或每行一个 JSON"
     try:
         text = file.read_text(encoding="utf-8-sig")
-        read = (
-            json.loads(text)
-            if text.lstrip().startswith("[")
-            else [json.loads(line) for line in text.splitlines() if line]
-        )
     except (OSError, ValueError) as error:
-        raise BadInput(f"读不了 {file}：{error}", hint="应为 UTF-8 的 JSON 列表，或每行一个 JSON") from error
-    return list(read)
+        raise BadInput(f"读不了 {file}：{error}", hint=hint) from error
+    is_list = text.lstrip().startswith("[")
+    values: list[Any] = []
+    for number, line in enumerate([text] if is_list else text.split("\n"), 1):
+        try:
+            values += [json.loads(line)] if line.strip() else []
+        except ValueError as error:
+            place = f"第 {getattr(error, 'lineno', 1) if is_list else number} 行"
+            raise BadInput(f"读不了 {file}：{place}不是合法的 JSON", hint=hint) from error
+    return values[0] if is_list else values
 
 
 def missing_migrations(settings: Settings) -> list[str]:

@@ -33,6 +33,8 @@ _ALIASES: Final = {
     "回答": "agent_response",
     "回复": "agent_response",
     "agent回复": "agent_response",
+    "ai回复": "agent_response",
+    "助手回答": "agent_response",
     "答案": "agent_response",
     "等级": "quality_grade",
     "质量": "quality_grade",

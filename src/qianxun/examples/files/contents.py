@@ -70,7 +70,8 @@ def check_file(path: Path, suffixes: tuple[str, ...]) -> None:
         raise UnsupportedFile(f"{path.name} 是 Excel 打开文件时的临时文件", hint=f"请导入 {path.name[2:]}")
     if path.suffix.lower() not in suffixes:
         raise UnsupportedFile(
-            f"{path.name} 不是 {'、'.join(suffixes)} 文件", hint="在 Excel 里另存为 .xlsx，或写成 JSON"
+            f"{path.name} 不是 {'、'.join(suffixes)} 文件",
+            hint="在 Excel 里另存为 .xlsx，或写成 JSON；一行一段的对话（.jsonl）用 qianxun examples adopt",
         )
     if path.stat().st_size > MOST_BYTES:
         raise TooLarge(f"{path.name} 超过 {MOST_BYTES // MIB} MB", hint="请拆成几个文件")

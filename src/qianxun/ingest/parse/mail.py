@@ -1,4 +1,5 @@
-"""Mail (.eml): its head decoded, its text with tables and headings, the names of what is attached."""
+"""Mail (.eml) and pages in one file (.mht): the head decoded, the text with tables and headings, names of what is
+attached."""
 
 from __future__ import annotations
 
@@ -36,8 +37,10 @@ def parse(path: Path, limits: ParseLimits) -> ParsedFile:
 
 def _blocks(message: EmailMessage, limits: ParseLimits, attached: list[str], level: int) -> Iterator[Block]:
     """The head as lines, then the body; a mail inside it below a heading of its own."""
-    yield Heading(_header(message, "Subject") or "（无主题）", level)
+    subject = _header(message, "Subject")
     people = [f"{label}：{value}" for name, label in _PEOPLE if (value := _header(message, name))]
+    if subject or people:  # a saved page may have neither
+        yield Heading(subject or "（无主题）", level)
     lines = [*people, *([f"日期：{date}"] if (date := _date(message)) else [])]
     if lines:
         yield Paragraph("\n".join(lines))

@@ -18,7 +18,7 @@ _BY_SUFFIX: Final = {
     ".html": "html", ".htm": "html", ".xhtml": "html", ".csv": "csv", ".tsv": "csv", ".json": "json",
     ".jsonl": "json", ".ndjson": "json", ".pdf": "pdf", ".docx": "docx", ".docm": "docx", ".pptx": "pptx",
     ".pptm": "pptx", ".xlsx": "xlsx", ".xlsm": "xlsx", ".png": "image", ".jpg": "image", ".jpeg": "image",
-    ".bmp": "image", ".webp": "image", ".gif": "image", ".eml": "mail",
+    ".bmp": "image", ".webp": "image", ".gif": "image", ".eml": "mail", ".mht": "mail", ".mhtml": "mail",
 }  # fmt: skip
 _TEXTS: Final = ("txt", "markdown", "html", "csv", "json", "mail")
 _MAGIC: Final = (
@@ -46,6 +46,12 @@ _OPEN_DOCUMENTS: Final = {
 _OFFICE: Final = (("xl/", "xlsx"), ("word/", "docx"), ("ppt/", "pptx"))
 _TAKEN: Final = "可以放入 TXT、Markdown、HTML、CSV、XLSX、JSON、DOCX、PPTX、PDF、EML 与 PNG、JPEG 图片"
 _ADVICE: Final = dict.fromkeys((".tif", ".tiff", ".heic", ".heif", ".avif"), "请另存为 PNG、JPEG 或 PDF 再添加")
+_MARKUP: Final = (b"<!doctype html", b"<html")
+_MARKUP_OF_EXPORTS: Final = (*_MARKUP, b"<head", b"<meta", b"<body", b"<style", b"<table", b"<div")  # without a frame
+_XML_OF_OFFICE: Final = ((b'progid="excel.sheet"', "xlsx"), (b'progid="word.document"', "docx"))
+_WEB_ARCHIVE: Final = b"content-type: multipart/related"  # a page with its pictures in one file
+_SHEETS: Final = (".xls", ".xlsx", ".xlsm", ".et")
+_DELIMITED: Final = (",", "\t", ";", "|", "，")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 HOW_TO_INSTALL: Final = (
     "装上 LibreOffice 即可直接添加（Debian/Ubuntu：apt install libreoffice-writer-nogui libreoffice-calc-nogui "
@@ -172,22 +178,41 @@ def _text_kind(path: Path, head: bytes, named: str) -> Kind:
             raise Unreadable("认不出文字编码，或内容不是文字", hint="请用原来的程序打开，另存为 UTF-8 再添加")
         hint = _ADVICE.get(path.suffix.lower(), _TAKEN)
         raise UnsupportedFile(f"不支持的文件类型 {path.suffix or '（无扩展名）'}", hint=hint)
-    markup = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:200].lower().startswith((b"<!doctype html", b"<html"))
-    if head.startswith(b"{\\rtf") and named not in _TEXTS:
-        raise OldFormat("docx")
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:2_000].lower()
     if named in _TEXTS:
-        return Kind("html") if named == "txt" and markup else Kind(named)
-    if markup:
-        return Kind("html", (f"扩展名是 {path.suffix}，内容是网页，已按网页解析",) if path.suffix else ())
-    if path.suffix.lower() == ".xls":
-        return Kind("csv", ("扩展名是 .xls，内容是文本表格，已按 CSV 解析",))
+        return Kind("html") if named == "txt" and start.startswith(_MARKUP) else Kind(named)
+    if head.startswith(b"{\\rtf"):
+        raise OldFormat("docx")
+    if target := next((target for sign, target in _XML_OF_OFFICE if sign in start), ""):
+        raise OldFormat(target)
+    suffix = path.suffix.lower()
+    if start.startswith(_MARKUP if not suffix else _MARKUP_OF_EXPORTS):
+        return Kind("html", (f"扩展名是 {path.suffix}，内容是网页，已按网页解析",) if suffix else ())
+    if _WEB_ARCHIVE in start:
+        return Kind("mail", (f"扩展名是 {path.suffix}，内容是单个文件网页，已按网页解析",) if suffix else ())
+    if suffix == ".xls" or (suffix in _SHEETS and _is_delimited(head)):
+        return Kind("csv", (f"扩展名是 {path.suffix}，内容是文本表格，已按 CSV 解析",))
     if named:
         raise Unreadable(f"内容不是 {path.suffix} 文件，而是普通文字", hint="请检查文件，或改为 .txt")
     return Kind("txt", is_fallback=True)
 
 
-def _is_text(head: bytes) -> bool:
+def _is_delimited(head: bytes) -> bool:
+    """Whether two of the first lines hold as many fields: a CSV by another name, no message of an error."""
+    lines = [line for line in (_decoded(head) or "").splitlines()[:10] if line.strip()]
+    if not lines or lines[0].lstrip().startswith(("{", "[")):
+        return False
+    fields = [[count for line in lines if (count := line.count(mark))] for mark in _DELIMITED]
+    return any(len(counts) > len(set(counts)) for counts in fields)
+
+
+def _decoded(head: bytes) -> str | None:
     # The cut at the end of the sample may fall inside a character.
     cuts = range(4) if len(head) == _HEAD else (0,)
     decoded = next((found for cut in cuts if (found := decode(head[: len(head) - cut]))), None)
-    return decoded is not None and len(_CONTROLS.findall(decoded.text)) * 200 <= len(decoded.text)
+    return decoded.text if decoded is not None else None
+
+
+def _is_text(head: bytes) -> bool:
+    text = _decoded(head)
+    return text is not None and len(_CONTROLS.findall(text)) * 200 <= len(text)

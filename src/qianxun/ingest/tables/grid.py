@@ -32,6 +32,7 @@ _NOTE: Final = re.compile(
 _SIGNED: Final = re.compile(
     r"(?:制表|制单|填表|填报|编制|审核|复核|审批|批准|经办|负责|主管|会计|日期|时间)[^:：]{0,5}[:：]"
 )
+_LABELLED: Final = re.compile(r"[^\d:：][^:：]{0,9}[:：](?!//)")  # 部门：销售部
 _MOST_ABOVE: Final = 4
 _MOST_HEADER_ROWS: Final = 4
 _WIDEST_SPAN: Final = 1_000
@@ -194,8 +195,9 @@ def _take_top(grid: Grid) -> tuple[Grid, str, str]:
     taken = 0
     while len(grid.rows) > 2 and grid.width > 1 and taken < _MOST_ABOVE:
         cells = grid.distinct(0)
-        noted = [cell.text for cell in cells if _NOTE.match(cell.text)]
-        others = [cell for cell in cells if not _NOTE.match(cell.text)]
+        is_stated = _is_stated(grid)
+        noted = [cell.text for cell in cells if is_stated or _NOTE.match(cell.text)]
+        others = [cell for cell in cells if not is_stated and not _NOTE.match(cell.text)]
         if len(others) > 1 or not cells or (others and not noted and not _is_title(grid)):
             break
         titles += [cell.text for cell in others]
@@ -204,6 +206,22 @@ def _take_top(grid: Grid) -> tuple[Grid, str, str]:
         grid = grid.below(cells[0].row_span if whole else 1)
         taken += 1
     return grid, " ".join(titles), "\n".join(notes)
+
+
+def _is_stated(grid: Grid) -> bool:
+    """Whether the first row, and maybe some after it, says only what the names below are about: 部门：销售部"""
+    rows = [grid.distinct(row) for row in range(min(len(grid.rows) - 1, _MOST_ABOVE + 1))]
+    at = next((row for row, cells in enumerate(rows) if not _is_labelled(cells)), 0)
+    names = rows[at]
+    is_named = len(names) > len(rows[0]) and _is_header(grid, at)
+    return at > 0 and is_named and not any(_LABELLED.match(cell.text) for cell in names)
+
+
+def _is_labelled(cells: Sequence[Cell]) -> bool:
+    """Whether a row is of labels with what they say, in one cell or in the next."""
+    labels = [_LABELLED.match(cell.text) is not None for cell in cells]
+    values = [before.text[-1] in ":：" for before in cells]
+    return any(labels) and all(is_label or (at and values[at - 1]) for at, is_label in enumerate(labels))
 
 
 def _is_whole(grid: Grid, row: int) -> bool:

@@ -221,6 +221,7 @@ class DocumentResult(BaseModel):
     chunks: int = Field(examples=[3])
     outcome: str = Field(description="created、updated、unchanged 或 deleted", examples=["created"])
     reason: str = Field(default="", description="还不能检索的原因")
+    warnings: list[str] = Field(default=[], description="上传的文件里没有收录的部分与原因")
 
 
 DocumentPage: Final = response("DocumentPage", total=int, documents=listed(DocumentState), next=str | None)
@@ -466,7 +467,8 @@ async def _result(engine: Engine, base: int, accepted: Accepted) -> dict[str, An
         now = {"status": state.status, "chunks": state.chunks, "reason": state.reason}
     except NotFound:  # it has been deleted in the meantime
         now = {"status": "deleted", "chunks": 0, "reason": ""}
-    return {"doc_id": accepted.doc_id, "generation": accepted.generation, "outcome": accepted.outcome, **now}
+    about = {"doc_id": accepted.doc_id, "generation": accepted.generation, "outcome": accepted.outcome}
+    return {**about, **now, "warnings": accepted.warnings}
 
 
 def _info(state: DocumentState, request: Request) -> dict[str, Any]:

@@ -80,4 +80,6 @@ def _end_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run(Start(**json.loads(sys.argv[1]))))
+    given = Start(**json.loads(sys.argv[1]))
+    sys.argv[:] = ["qianxun", "serve", "--workers"]  # what others are told of who has the folder
+    sys.exit(run(given))

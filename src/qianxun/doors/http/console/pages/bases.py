@@ -183,8 +183,10 @@ async def upload(request: Request, engine: TenantEngine, knowledge_base_id: Base
                     raise
                 return redirect(request, _path(about), f"{sent.file_name}：{error.message}")
     if wants_json:
-        return json_response({"doc_id": accepted.doc_id, "outcome": accepted.outcome})
-    return redirect(request, _path(about), translate(request, f"收下了 {sent.file_name}", f"Received {sent.file_name}"))
+        about_it = {"doc_id": accepted.doc_id, "outcome": accepted.outcome, "warnings": accepted.warnings}
+        return json_response(about_it)
+    note = "；".join((translate(request, f"收下了 {sent.file_name}", f"Received {sent.file_name}"), *accepted.warnings))
+    return redirect(request, _path(about), note)
 
 
 @router.post("/console/bases/{knowledge_base_id}/selected", dependencies=[Writer])

@@ -36,11 +36,13 @@ LARGEST_SIZE: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a table that a chunk holds."""
+    """The rows of a table that a chunk holds, with the headings above and the notes below that it holds as well."""
 
+    above: str
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[tuple[str, ...], bool], ...]  # the cells, and whether the row is what was cited
+    notes: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def _block(text: Text, number: int, piece: Piece, before: int, lit: tuple[int, i
 
 def _rows(text: Text, piece: Piece, lit: tuple[int, int]) -> Rows | None:
     """The rows that stand within a chunk of a table; None for a chunk whose table is not stored."""
-    span: TableSpan | None = next((one for one in text.tables if one.start <= piece.start < one.end), None)
+    span: TableSpan | None = next((one for one in text.tables if one.start < piece.end and piece.start < one.end), None)
     if span is None:
         return None
     ends = [*span.row_starts[1:], span.end]
@@ -179,4 +181,5 @@ def _rows(text: Text, piece: Piece, lit: tuple[int, int]) -> Rows | None:
         if piece.start <= start < piece.end
     ]
     names = tuple(" / ".join(column.path) or column.name for column in span.table.columns)
-    return Rows(span.table.title, names, tuple(inside))
+    above = text.content[piece.start : span.start].strip()
+    return Rows(above, span.table.title, names, tuple(inside), span.table.notes if piece.end >= span.end else "")

@@ -58,7 +58,8 @@ function send({ file, path }, shown) {
     request.onload = () => {
       let answer = {};
       try { answer = JSON.parse(request.responseText); } catch { /* a page: the status says enough */ }
-      if (request.status < 300) end("done", answer.outcome === "unchanged" ? text.same : text.done);
+      const became = answer.outcome === "unchanged" ? text.same : text.done;
+      if (request.status < 300) end("done", [became, ...(answer.warnings ?? [])].join("；"));
       else end("bad", answer.msg ?? `${request.status}`);
     };
     request.send(body);
