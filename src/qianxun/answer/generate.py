@@ -315,7 +315,7 @@ def _pointing(lead: str, scored: ScoredLine, form: Form) -> Answer:
 
 def _placed(scored: ScoredLine) -> str:
     passage = scored.line.passage
-    headings = [str(one) for one in passage.metadata.get("headings") or ()][-1:]
+    headings = passage.headings_at(scored.line.start)[-1:]
     place = " ".join(dict.fromkeys(quotable(one) for one in (PurePath(passage.doc_name).stem, *headings) if one))
     text = " ".join(quotable(scored.line.text).split())
     shown = f"{text[:_SHOWN_LINE]}…" if len(text) > _SHOWN_LINE else text
