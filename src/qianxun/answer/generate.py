@@ -229,8 +229,9 @@ class AnswerGenerator:
         fit = sum(sufficiency.fit for sufficiency in verdicts) / len(verdicts)
         reason = f"资料没有讲到：{'、'.join(missing)}" if missing else ""
         sufficiency = Sufficiency(len(missing) < len(questions), fit, reason)
+        no_doubt = self.only_sure and not sufficiency  # one question has its answer: nothing else is searched for
         likely = [
-            None if verdict or self.only_sure else probable(evidence, self.likeness)
+            None if verdict or no_doubt else probable(evidence, self.likeness)
             for (_, evidence), verdict in zip(readings, verdicts, strict=True)
         ]
         if not sufficiency and not any(likely):
