@@ -280,3 +280,15 @@ def test_what_is_paid_in_part_is_a_share_and_no_number_of_days() -> None:
     rules = [passage("试用期满前十五天提出转正意见，五个工作日内答复工资。试用期内薪酬按转正薪酬的百分之八十发放。")]
     found = AnswerGenerator().generate("试用期工资打几折", rules).answer
     assert found.startswith("试用期内薪酬按转正薪酬的百分之八十发放。[1]")
+
+
+def test_a_row_without_what_is_asked_of_it_is_no_answer() -> None:
+    """Its name alone is most of the question."""
+    rows = "| 型号 | 定价（元） | 续航（小时） |\n| --- | --- | --- |\n| R300 | 4980 | 6 |\n| R300 Pro | 6280 | 9 |\n| T120 | 2980 | 4 |"
+    others = ("客服电话400-820-0731。", "试用期三个月。", "停车费8元。", "押金三个月。")
+    products = [
+        passage(rows, "产品", name="产品手册2024.md", score=0.9),
+        *(passage(text, number=at, score=0.1) for at, text in enumerate(others, start=2)),
+    ]
+    assert "4980" in AnswerGenerator().generate("R300的定价是多少", products).answer
+    assert AnswerGenerator().generate("R300的防水等级是多少", products).is_declined

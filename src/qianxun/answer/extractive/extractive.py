@@ -25,7 +25,7 @@ MOST: Final[dict[AnswerKind, int]] = {
     "comparison": 2,
     "summary": 14,
 }  # of a side, where compared
-_NEAR: Final = {"fact": 0.65, "explain": 0.25, "comparison": 0.85, "summary": 0.13}  # of the best line's fit
+_NEAR: Final = {"fact": 0.65, "explain": 0.25, "comparison": 0.65, "summary": 0.13}  # of the best line's fit
 _NEAR_ROW: Final = 0.85  # of that of a row for a fact: other rows are about something else
 _NEAR_BOUND: Final = 0.7
 _MOST_BOUNDS: Final = 2

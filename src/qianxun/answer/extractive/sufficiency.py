@@ -153,7 +153,7 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     joined = "\n".join(folded)
     absent = [word for word in words if max(coverages(word, folded, joined), default=0.0) < 0.8]
     # What only lines about something else say is not said of the subject.
-    is_enough = fit >= ENOUGH[query.kind] and not (evidence.subject and absent)
+    is_enough = fit >= ENOUGH[query.kind] and not (evidence.subject and absent) and not _is_row_without(evidence)
     is_enough = is_enough and not _lacks_attribute(evidence) and _offers_kind(evidence) and not _is_of_other(evidence)
     lacks_result = query.is_computed and not _states_result(evidence.scored)
     if is_enough and not lacks_result and (likeness is None or _chance(evidence, fit, likeness) >= SURE):
@@ -208,6 +208,15 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
     if meant.is_meant and has_wanted_kind(query, meant.scored.line):
         return meant.scored
     return first if is_near and alike[0] >= (BARELY_ALIKE if first.fit >= least else RATHER_ALIKE) else None
+
+
+def _is_row_without(evidence: ReadEvidence) -> bool:
+    """Returns True if the best line for a fact is a row, and lacks a thing that the question names: its own name may be
+    most of the question, and it must have all the rest as well."""
+    own = [one for one in evidence.scored if one.is_own]
+    best = max(own, key=lambda one: one.fit, default=None)
+    is_row = evidence.query.kind == "fact" and best is not None and best.line.is_row
+    return is_row and best is not None and not _names_all(evidence.query, best.line)
 
 
 def _names_all(query: EvidenceQuery, line: Line) -> bool:

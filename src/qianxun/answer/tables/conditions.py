@@ -278,8 +278,8 @@ def had_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention]) -
 
 
 def _stated_condition(text: str, sheet: Sheet, mention: ColumnMention) -> Condition | None:
-    """需要报修的故障, where a column says 是否需要报修 of every row, or only 是 or 否: those that are so; 不需要报修的: the
-    others."""
+    """需要报修的故障, where a column says 是否需要报修 of every row, or only 是 or 否: those that are so;
+    不需要报修的: the others."""
     path = sheet.columns[mention.column].path
     cells = set(sheet.plain_cells(mention.column))
     having, without = listed("negation.having"), listed("negation.lacking")
