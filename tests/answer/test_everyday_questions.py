@@ -284,7 +284,8 @@ def test_what_is_paid_in_part_is_a_share_and_no_number_of_days() -> None:
 
 def test_a_row_without_what_is_asked_of_it_is_no_answer() -> None:
     """Its name alone is most of the question."""
-    rows = "| 型号 | 定价（元） | 续航（小时） |\n| --- | --- | --- |\n| R300 | 4980 | 6 |\n| R300 Pro | 6280 | 9 |\n| T120 | 2980 | 4 |"
+    head = "| 型号 | 定价（元） | 续航（小时） |\n| --- | --- | --- |\n"
+    rows = f"{head}| R300 | 4980 | 6 |\n| R300 Pro | 6280 | 9 |\n| T120 | 2980 | 4 |"
     others = ("客服电话400-820-0731。", "试用期三个月。", "停车费8元。", "押金三个月。")
     products = [
         passage(rows, "产品", name="产品手册2024.md", score=0.9),
