@@ -283,8 +283,8 @@ def _stated_condition(text: str, sheet: Sheet, mention: ColumnMention) -> Condit
     path = sheet.columns[mention.column].path
     cells = set(sheet.plain_cells(mention.column))
     having, without = listed("negation.having"), listed("negation.lacking")
-    says_both = bool(cells & having and cells & without)
-    if not path or not cells <= having | without or not (says_both or cue("whether.column").match(plain(path[-1]))):
+    has_both = bool(cells & having and cells & without)
+    if not path or not cells <= having | without or not (has_both or cue("whether.column").match(plain(path[-1]))):
         return None
     denied = cue("negation.before_verb").search(text[: mention.start])
     values = tuple(sorted(cells & (without if denied else having)))

@@ -402,8 +402,8 @@ def _comparison(scene: Scene) -> Understood | None:
         return None
     measures = [c for c in outputs_of(scene, ()) if scene.sheet.is_measure(c)]
     if not measures and more is not None and (about := entries("superlative.about").get(more["word"])):
-        spoken_of = [c for c, column in enumerate(scene.sheet.columns) if re.search(about, column.name)]
-        measures = [c for c in spoken_of if scene.sheet.is_measure(c)]  # A比B贵多少: by their prices
+        fitting = [c for c, column in enumerate(scene.sheet.columns) if re.search(about, column.name)]
+        measures = [c for c in fitting if scene.sheet.is_measure(c)]  # A比B贵多少: by their prices
     cells = _two_cells(scene, measures)
     if cells is None:
         raise Unclear("要比较的不是两个单元格")
