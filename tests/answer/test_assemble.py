@@ -191,6 +191,19 @@ def test_neighbours_come_only_as_far_as_there_is_room_and_never_twice() -> None:
     assert [one.text for one in assemble([hit], beside=[found(27, 36).chunk]).passages] == [CONTENT[8:19]]  # a gap
 
 
+def test_a_neighbour_comes_with_its_own_heading() -> None:
+    hit = found(8, 19)
+    before = replace(found(0, 8).chunk, headings=("第一条",))
+    after = replace(found(19, 27).chunk, headings=("第三条",))
+    (whole,) = assemble([hit], beside=[before, after]).passages
+    places = [CONTENT.index(part) for part in ("糖尿病", "它的症状", "并发症")]
+    assert [whole.headings_at(at) for at in places] == [("第一条",), ("第一章",), ("第三条",)]
+    (alone,) = assemble([hit]).passages
+    assert (alone.sections, alone.headings_at(3)) == ((), ("第一章",))
+    (same,) = assemble([hit], beside=[found(0, 8).chunk]).passages
+    assert (same.sections, same.headings_at(0)) == ((), ("第一章",))
+
+
 def test_neighbours_are_of_the_same_section() -> None:
     one, other = found(0, 8).chunk, replace(found(8, 19).chunk, index=1)
     assert is_beside(one, other)

@@ -241,3 +241,55 @@ def test_another_grade_or_edition_is_no_answer() -> None:
     notice = [passage("学校定于10月17日组织五年级学生开展研学活动。", "研学活动")]
     assert AnswerGenerator().generate("五年级什么时候开展研学活动", notice).form == "extractive"
     assert AnswerGenerator().generate("六年级什么时候开展研学活动", notice).is_declined
+
+
+def test_beside_the_best_sentence_of_a_fact_comes_one_that_has_the_rest_of_the_question() -> None:
+    """The best comes first, wherever it is; what is about something else does not come."""
+    house = [
+        passage("外墙每两年清洗一次。清洗由物业公司负责，费用从维修资金列支。"),
+        passage("电梯由厂家维护。", number=2, score=0.4),
+    ]
+    found = AnswerGenerator().generate("外墙清洗由谁负责", house).answer
+    assert found == "清洗由物业公司负责，费用从维修资金列支。[1]外墙每两年清洗一次。[1]"
+
+
+def test_of_several_questions_one_may_have_only_a_probable_answer() -> None:
+    """The grade reads for what is sure alone; once one question has its answer, nothing else is searched for."""
+    meaning = AnswerGenerator(
+        only_sure=True, likeness=lambda _, texts: [0.9 if "顺延" in text else 0.1 for text in texts]
+    )
+    sufficiency, found = meaning.consider("工牌丢了要在几天内报告？没歇完的假过了年还作数吗？", RULES)
+    assert sufficiency
+    first, second = found.answer.split("\n")
+    assert "三日" in first
+    assert "可能在这里" in second
+    assert "顺延" in second
+    assert meaning.consider("没歇完的假过了年还作数吗？", RULES)[1].form == "declined"  # another search may follow
+
+
+def test_a_party_is_who_its_label_says() -> None:
+    contract = [
+        passage("甲方逾期付款的，支付违约金。争议由甲方所在地人民法院管辖。", "违约", score=0.9),
+        passage("甲方（采购方）：云帆花店\n乙方（供货方）：青禾苗圃", "合同", number=2, score=0.3),
+    ]
+    assert AnswerGenerator().generate("甲方是谁", contract).answer.startswith("甲方（采购方）：云帆花店[1]")
+    assert AnswerGenerator().generate("乙方是谁", contract).answer.startswith("乙方（供货方）：青禾苗圃[1]")
+
+
+def test_what_is_paid_in_part_is_a_share_and_no_number_of_days() -> None:
+    rules = [passage("试用期满前十五天提出转正意见，五个工作日内答复工资。试用期内薪酬按转正薪酬的百分之八十发放。")]
+    found = AnswerGenerator().generate("试用期工资打几折", rules).answer
+    assert found.startswith("试用期内薪酬按转正薪酬的百分之八十发放。[1]")
+
+
+def test_a_row_without_what_is_asked_of_it_is_no_answer() -> None:
+    """Its name alone is most of the question."""
+    head = "| 型号 | 定价（元） | 续航（小时） |\n| --- | --- | --- |\n"
+    rows = f"{head}| R300 | 4980 | 6 |\n| R300 Pro | 6280 | 9 |\n| T120 | 2980 | 4 |"
+    others = ("客服电话400-820-0731。", "试用期三个月。", "停车费8元。", "押金三个月。")
+    products = [
+        passage(rows, "产品", name="产品手册2024.md", score=0.9),
+        *(passage(text, number=at, score=0.1) for at, text in enumerate(others, start=2)),
+    ]
+    assert "4980" in AnswerGenerator().generate("R300的定价是多少", products).answer
+    assert AnswerGenerator().generate("R300的防水等级是多少", products).is_declined

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from qianxun.answer.extractive.passage_lines import lines
 from qianxun.answer.generate import AnswerGenerator
-from qianxun.core.answer_types import Answer, Passage
+from qianxun.core.answer_types import Answer, Passage, Section
 from qianxun.question.evidence_query import named_documents
 
 
@@ -30,6 +32,21 @@ def test_a_summary_of_what_a_section_is_called_is_all_of_it_and_of_no_other() ->
     assert all(part in found for part in ("3.9mmol/L", "胸片", "胆囊息肉"))
     assert "126/80" not in found
     assert "4.4" not in found
+
+
+def test_sentences_of_a_joined_section_are_under_its_heading() -> None:
+    """What stands beside a passage is no part of its section: another section's sentences are not its answer."""
+    text = "五、辩称\n教练正常流动。六、请求\n退还课程费13,440元。"
+    start = text.index("六、请求")
+    joined = replace(
+        passage(text, "判决书.txt", 1, "六、请求"),
+        sections=(Section(0, ("五、辩称",)), Section(start, ("六、请求",))),
+    )
+    assert [(line.heading, line.text, line.before) for line in lines([joined])] == [
+        ("五、辩称", "教练正常流动。", ""),
+        ("六、请求", "退还课程费13,440元。", ""),
+    ]
+    assert answer("请求是什么？", joined).answer == "退还课程费13,440元。[1]"
 
 
 def test_all_sentences_of_a_paragraph_are_under_its_label() -> None:

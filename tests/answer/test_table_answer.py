@@ -524,3 +524,43 @@ def test_the_rows_of_a_list_are_what_its_total_is_of() -> None:
     listed = table("办公用品采购清单", "品名|金额（元）", "纸|15", "笔|20")
     answer = ask("办公用品采购清单的总金额是多少", listed)
     assert (answer.text, answer.leftover) == ("35元", "")
+
+
+ROSTER = table(
+    "员工名册",
+    "姓名|部门|岗位|是否转正|月薪（元）",
+    "段思|销售部|主管|是|15000",
+    "丁谷|研发部|工程师|否|21000",
+    "魏来|研发部|测试|否|13000",
+    "苗圃|销售部|客服|是|7800",
+)
+SERVICE = table("保修", "型号|整机保修|上门服务|定价（元）", "R3|24个月|是|4980", "R5|12个月|否|3580")
+QUARTERS = table("区域销售", "区域|二季度|三季度", "华东|410|385", "西南|130|142")
+
+
+@pytest.mark.parametrize(
+    ("question", "asked_of", "text"),
+    [
+        ("谁还没转正", ROSTER, "丁谷、魏来"),
+        ("谁转正了", ROSTER, "段思、苗圃"),
+        ("公司有多少员工", ROSTER, "4"),
+        ("销售部有多少员工", ROSTER, "2"),
+        ("销售部谁工资最高", ROSTER, "段思"),
+        ("哪些型号可以上门服务", SERVICE, "R3"),
+        ("哪些型号没有上门服务", SERVICE, "R5"),
+        ("R3比R5贵多少", SERVICE, "1400元"),
+        ("西南三季度比二季度多卖了多少", QUARTERS, "12"),
+        ("哪个区域三季度卖得最差", QUARTERS, "西南"),
+        ("哪个区域三季度卖得最好", QUARTERS, "华东"),
+    ],
+)
+def test_everyday_questions_of_rows(question: str, asked_of: Table, text: str) -> None:
+    answer = ask(question, asked_of)
+    assert (answer.sure, answer.text) == (True, text)
+
+
+def test_what_a_table_does_not_count_or_compare_it_does_not_answer() -> None:
+    assert not ask("公司有多少客户", ROSTER).sure
+    assert not ask("公司有多少员工", SERVICE).sure
+    assert not ask("R3比R5重多少", SERVICE).sure
+    assert not ask("哪个区域三季度最差", QUARTERS).sure

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from qianxun.answer.dates import date_of
-from qianxun.core.answer_types import AnswerContext, Passage, StatedTie
+from qianxun.core.answer_types import AnswerContext, Passage, Section, StatedTie
 from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import NO_CONTEXT, GraphContext, RequestedRelation, Span
 from qianxun.core.system.cache import cached_texts
@@ -96,19 +96,32 @@ def _overlaps(one: Passage, other: Chunk) -> bool:
 
 
 def _joined(one: Passage, other: Chunk) -> Passage | None:
-    """A passage and the chunk right before or after it, their text as it stands in the document; None where these are
-    not neighbours. A chunk that repeats what the other ends in gives only the rest."""
+    """A passage and the chunk right before or after it, their text as it stands in the document, each below its own
+    headings; None where these are not neighbours. A chunk that repeats what the other ends in gives only the rest."""
     lead = len(other.text) - (other.end - other.start)
     if one.doc_id != other.doc_id or one.end <= one.start or lead < 0:
         return None
+    own, own_lead = _sections(one), len(one.text) - (one.end - one.start)
     if one.start < other.start and -_OVERLAP <= (gap := other.start - one.end) <= _GAP:
-        text = one.text + "\n" * max(gap, 0) + other.text[lead + max(-gap, 0) :]
-        return replace(one, text=text, end=other.end)
-    own_lead = len(one.text) - (one.end - one.start)
+        before = one.text + "\n" * max(gap, 0)
+        sections = [*own, Section(len(before), tuple(other.headings))]
+        return replace(_below(one, sections), text=before + other.text[lead + max(-gap, 0) :], end=other.end)
     if other.start < one.start and own_lead == 0 and -_OVERLAP <= (gap := one.start - other.end) <= _GAP:
-        text = other.text[lead:] + "\n" * max(gap, 0) + one.text[max(-gap, 0) :]
-        return replace(one, text=text, start=other.start)
+        before, repeated = other.text[lead:] + "\n" * max(gap, 0), max(-gap, 0)
+        starts = (max(len(before) + part.start - repeated, len(before)) for part in own)
+        sections = [Section(0, tuple(other.headings)), *map(Section, starts, (part.headings for part in own))]
+        return replace(_below(one, sections), text=before + one.text[repeated:], start=other.start)
     return None
+
+
+def _sections(one: Passage) -> tuple[Section, ...]:
+    return one.sections or (Section(0, tuple(one.metadata.get("headings") or ())),)
+
+
+def _below(one: Passage, sections: Sequence[Section]) -> Passage:
+    """The passage with the sections that its text has, where these are several."""
+    is_one = len({part.headings for part in sections}) == 1
+    return one if is_one else replace(one, sections=tuple(sections))
 
 
 def _stated(tie: RequestedRelation, found: Sequence[Found]) -> StatedTie:

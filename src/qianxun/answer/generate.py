@@ -235,8 +235,9 @@ class AnswerGenerator:
         fit = sum(sufficiency.fit for sufficiency in verdicts) / len(verdicts)
         reason = f"资料没有讲到：{'、'.join(missing)}" if missing else ""
         sufficiency = Sufficiency(len(missing) < len(questions), fit, reason)
+        no_doubt = self.only_sure and not sufficiency  # one question has its answer: nothing else is searched for
         likely = [
-            None if verdict or self.only_sure else probable(evidence, self.likeness)
+            None if verdict or no_doubt else probable(evidence, self.likeness)
             for (_, evidence), verdict in zip(readings, verdicts, strict=True)
         ]
         if not sufficiency and not any(likely):
@@ -321,7 +322,7 @@ def _pointing(lead: str, scored: ScoredLine, form: Form) -> Answer:
 
 def _placed(scored: ScoredLine) -> str:
     passage = scored.line.passage
-    headings = [str(one) for one in passage.metadata.get("headings") or ()][-1:]
+    headings = passage.headings_at(scored.line.start)[-1:]
     place = " ".join(dict.fromkeys(quotable(one) for one in (PurePath(passage.doc_name).stem, *headings) if one))
     text = " ".join(quotable(scored.line.text).split())
     shown = f"{text[:_SHOWN_LINE]}…" if len(text) > _SHOWN_LINE else text

@@ -25,6 +25,14 @@ TABLE_HINT: Final = "table_answer"
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """Where in a passage's text a section begins, and the headings that it is below."""
+
+    start: int
+    headings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Passage:
     """A piece of evidence as a question sees it. ``number`` is its mark: [1], [2] …
 
@@ -42,6 +50,12 @@ class Passage:
     score: float = 0.0
     metadata: Mapping[str, Any] = field(default_factory=dict)
     original: str | None = None  # what the document says, where people edited the text
+    sections: tuple[Section, ...] = ()  # in their order, where it was joined with neighbours below other headings
+
+    def headings_at(self, start: int) -> tuple[str, ...]:
+        """The headings of what stands there in its text."""
+        headings = next((part.headings for part in reversed(self.sections) if part.start <= start), None)
+        return tuple(map(str, self.metadata.get("headings") or ())) if headings is None else headings
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ FigureKind: TypeAlias = Literal["time", "number"]
 Measure: TypeAlias = Literal["share", "money", "date", "time", "people", "age", "size"]
 
 _MEASURES: Final[Mapping[Measure, str]] = entries("label.words")
-_BY_QUESTION_WORD: Final[tuple[Measure, ...]] = ("money", "age", "time", "size", "people")
+_BY_QUESTION_WORD: Final[tuple[Measure, ...]] = ("share", "money", "age", "time", "size", "people")
 _LABEL_AT_END: Final = re.compile(  # the label that is asked for, not one that is only spoken of: 费用 of 费用由谁承担
     f"(?:{'|'.join(f'(?P<{measure}>{words})' for measure, words in _MEASURES.items())})"
     "(?:大概|大约|一般|通常|最高|最低)?(?:会?是|为|达到?|有|在|要)?"

@@ -20,12 +20,13 @@ from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import figures
 
 MOST: Final[dict[AnswerKind, int]] = {
-    "fact": 3,
+    "fact": 4,
     "explain": 6,
     "comparison": 2,
     "summary": 14,
 }  # of a side, where compared
-_NEAR: Final = {"fact": 0.85, "explain": 0.25, "comparison": 0.85, "summary": 0.13}  # of the best line's fit
+_NEAR: Final = {"fact": 0.65, "explain": 0.25, "comparison": 0.65, "summary": 0.13}  # of the best line's fit
+_NEAR_ROW: Final = 0.85  # of that of a row for a fact: other rows are about something else
 _NEAR_BOUND: Final = 0.7
 _MOST_BOUNDS: Final = 2
 _NEAR_WHY: Final = 0.5
@@ -94,6 +95,9 @@ def extract(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> tuple[Quoted,
     else:
         picked = _section(query, usable) or _with_list(query, _picked(query, usable), usable)
         chosen = _understood([*picked, *_bounds(query, picked, usable)], before)
+        if query.kind == "fact" and picked and not picked[0].line.is_row and picked[0].line.list_at < 0:
+            best = _understood(picked[:1], before)
+            chosen = [*best, *(one for one in chosen if one not in best)]
     return _quoted(chosen, query.kind in ("summary", "comparison"))
 
 
@@ -212,6 +216,8 @@ def _least(query: EvidenceQuery, ordered: Sequence[ScoredLine], worth: Mapping[i
     best = worth[ordered[0].line.at] if ordered else 0.0
     if query.kind == "summary":
         return _NEAR["summary"] * min(best, max((one.fit for one in ordered), default=0.0))
+    if query.kind == "fact" and ordered and ordered[0].line.is_row:
+        return best * _NEAR_ROW
     return best * (_NEAR_WHY if query.is_why else _NEAR[query.kind])
 
 

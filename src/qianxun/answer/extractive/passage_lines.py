@@ -72,8 +72,9 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
     for passage in passages:
         before = first = ""
         around, name = folded_text(passage.text), folded_text(passage.doc_name)
-        headings = [fold(str(heading)) for heading in passage.metadata.get("headings") or ()]
-        titles = {name, PurePath(name).stem, *headings}
+        headings = folded_headings(passage, 0)
+        below = {heading for part in passage.sections for heading in folded_headings(passage, part.start)}
+        titles = {name, PurePath(name).stem, *headings, *below}
         name = "\n".join((name, *subjects.get(passage.doc_id, ())))
         heading = "\n".join(headings)
         sentences = _sentences(passage.text)
@@ -81,6 +82,9 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
         label, ended = "", 0
         setting = "\n".join([*sorted(titles), *(folded for _, _, folded, row in sentences if row is None)])
         for start, text, folded, row in sentences:
+            if passage.sections and headings != (own := folded_headings(passage, start)):
+                headings, heading = own, "\n".join(own)
+                before, first, opening, opened, list_at = "", "", -1, "", -1
             is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text) and not _STATES.search(text)
             if _QUESTION.match(text) is not None:
                 is_heading, before = True, ""
@@ -103,6 +107,11 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
                 opening, opened = len(found) - 1, folded
             before, first = folded, first or ("" if row else folded)
     return found
+
+
+def folded_headings(passage: Passage, start: int) -> list[str]:
+    """Those of what stands there in its text."""
+    return [fold(heading) for heading in passage.headings_at(start)]
 
 
 def _label(text: str) -> str:

@@ -43,7 +43,7 @@ INFORMATIVE: Final = 0.5  # of the worth of the most informative term
 OTHER_TIME: Final = 0.55  # what a line about another time is worth
 OTHER_UNIT: Final = 0.75  # … of another unit than the question's
 OTHER_KIND: Final = 0.5  # … of another kind than the label in the question names: 85% is no 金额
-UNLABELLED: Final = 0.95  # of a line's choice, beside one that has the thing that is asked for as its label
+UNLABELLED: Final = 0.85  # of a line's choice, beside one that has the thing that is asked for as its label
 DISTINCTIVE: Final = 0.4  # of a line's choice: how it differs from the others of its passage
 CLAUSE, NEXT, SENTENCE, NOWHERE = 1.0, 0.98, 0.62, 0.5  # where the figure is that is asked for
 _DATED: Final = re.compile(r"(\d[日号年月时]许?)[,，](?=\D)")  # 4月11日，某某到案: when is no clause by itself
@@ -53,6 +53,7 @@ _SHORT_CLAUSE: Final = 12  # characters: it goes with the one before it
 _DURATION: Final = re.compile(f"(?<!哪)(?:{joined('label.question.time')})")
 _DIGIT: Final = re.compile(r"\d")
 _LIST_MARK: Final = re.compile(r"^\s*(?:[-*•·]|\d{1,2}[.、)）])\s*")
+_BRACKETED: Final = re.compile(r"[(（][^()（）]{0,20}[)）]")
 _SHARE_OF: Final = r"的(?:[百千万]分之|\d[\d.]{0,9}\s?[%‰]|[一二三四五六七八九]成)"
 _WORKING_DAYS: Final = ("个工作日", "日")
 _NUMERAL: Final = r"[\d一二三四五六七八九十百千万亿两半]"
@@ -124,7 +125,7 @@ def _is_labelled(query: EvidenceQuery, line: Line) -> bool:
     """Returns True if a line calls what it states by the very thing that is asked for: 乙方：某某公司, for 乙方是谁."""
     if ":" not in line.folded and "：" not in line.folded:
         return False
-    label = _LIST_MARK.sub("", _opened(line.folded)[0]).strip()
+    label = _BRACKETED.sub("", _LIST_MARK.sub("", _opened(line.folded)[0])).strip()  # 甲方（采购方）：
     return bool(label) and any(term.text == label for term in query.terms if term.is_main)
 
 

@@ -46,7 +46,6 @@ COVERED: Final = 0.72  # of a subject's words in a line: more than by the senten
 BEST: Final = 4  # passages that may be ahead of the others
 FAR: Final = 0.25  # in score
 AHEAD: Final = 0.6  # what a point of score beyond that is worth
-BARELY: Final = 0.72  # below this, every thing that a question for a fact names must be there
 PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
 BARELY_ALIKE, RATHER_ALIKE = 0.55, 0.6  # cosines of a question and a line, without names: where the words fit
 # The chance that a question has its answer here, by how well the best line fits (as a share of what is enough) and by
@@ -150,7 +149,7 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     fit = _fit(query, evidence.scored)
     # What only lines about something else say is not said of the subject.
     is_of_subject = not evidence.subject or not _absent(evidence)
-    is_enough = fit >= ENOUGH[query.kind] and is_of_subject and not _lacks_thing(evidence, fit)
+    is_enough = fit >= ENOUGH[query.kind] and is_of_subject and not _is_row_without(evidence)
     is_enough = is_enough and not _lacks_attribute(evidence) and _offers_kind(evidence) and not _is_of_other(evidence)
     lacks_result = query.is_computed and not _states_result(evidence.scored)
     if is_enough and not lacks_result and (likeness is None or _chance(evidence, fit, likeness) >= SURE):
@@ -214,14 +213,13 @@ def probable(evidence: ReadEvidence, likeness: Likeness | None = None) -> Scored
     return first if is_near and alike[0] >= (BARELY_ALIKE if first.fit >= least else RATHER_ALIKE) else None
 
 
-def _lacks_thing(evidence: ReadEvidence, fit: float) -> bool:
-    """Returns True if the best line for a fact is barely enough, and lacks a thing that the question names. A row of a
-    table has a name that may be most of the question: it must have all the rest as well."""
+def _is_row_without(evidence: ReadEvidence) -> bool:
+    """Returns True if the best line for a fact is a row, and lacks a thing that the question names: its own name may be
+    most of the question, and it must have all the rest as well."""
     own = [one for one in evidence.scored if one.is_own]
     best = max(own, key=lambda one: one.fit, default=None)
-    if evidence.query.kind != "fact" or best is None or (fit >= BARELY and not best.line.is_row):
-        return False
-    return not _names_all(evidence.query, best.line)
+    is_row = evidence.query.kind == "fact" and best is not None and best.line.is_row
+    return is_row and best is not None and not _names_all(evidence.query, best.line)
 
 
 def _names_all(query: EvidenceQuery, line: Line) -> bool:

@@ -260,8 +260,9 @@ def had_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention]) -
     having, without = listed("negation.having"), listed("negation.lacking")
     for mention in mentions:
         hit = cue("negation.had").search(text[: mention.start])
-        after = text[mention.end :].rstrip("?")
-        is_condition = after.startswith("的") or (not after and cue("several.listing").search(text[: mention.start]))
+        after = text[mention.end :].rstrip("?了")
+        asks_for_rows = cue("several.listing").search(text[: mention.start]) or cue("who.fitness").match(text)
+        is_condition = after.startswith("的") or (not after and asks_for_rows)
         if hit is None and is_condition and (stated := _stated_condition(text, sheet, mention)):
             found.append(stated)
         if hit is None or (after and not after.startswith("的")):
@@ -277,11 +278,13 @@ def had_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention]) -
 
 
 def _stated_condition(text: str, sheet: Sheet, mention: ColumnMention) -> Condition | None:
-    """需要报修的故障, where a column says 是否需要报修 of every row: those that are so; 不需要报修的: the others."""
+    """需要报修的故障, where a column says 是否需要报修 of every row, or only 是 or 否: those that are so;
+    不需要报修的: the others."""
     path = sheet.columns[mention.column].path
     cells = set(sheet.plain_cells(mention.column))
     having, without = listed("negation.having"), listed("negation.lacking")
-    if not path or not cue("whether.column").match(plain(path[-1])) or not cells <= having | without:
+    has_both = bool(cells & having and cells & without)
+    if not path or not cells <= having | without or not (has_both or cue("whether.column").match(plain(path[-1]))):
         return None
     denied = cue("negation.before_verb").search(text[: mention.start])
     values = tuple(sorted(cells & (without if denied else having)))

@@ -102,7 +102,7 @@ def _work(scene: Scene) -> Understood | None:
     if (average := scene.free("aggregate.average")) is not None:
         return _aggregate(scene, numeric, "average", average)
     how_many = scene.free("number.how_many")
-    is_count = how_many is not None and how_many["of"] and not scene.free("whether.uncounted")
+    is_count = how_many is not None and _counted(scene, how_many) and not scene.free("whether.uncounted")
     if how_many is not None and is_count and not _has_measure(scene, numeric):  # 多少家, and no column has the number
         return _stated(scene, how_many) or _count(scene, numeric, how_many)
     if (total := scene.free("aggregate.sum")) is not None and _has_measure(scene, numeric):
@@ -137,6 +137,12 @@ def _cue_numbers(text: str) -> int:
 # ── counts, sums, averages ───────────────────────────────────────────────────────────────────────
 
 
+def _counted(scene: Scene, hit: re.Match[str]) -> str:
+    """What one is counted by: 家 of 多少家; 人 of 多少员工, where a row is one of the staff; "" if nothing is."""
+    is_staff = any(cue("table.staff_column").search(column.name) for column in scene.sheet.columns)
+    return hit["of"] or ("人" if is_staff and cue("table.staff").match(hit.string, hit.end()) else "")
+
+
 def _has_measure(scene: Scene, numeric: Sequence[Condition]) -> bool:
     return any(map(scene.sheet.is_measure, outputs_of(scene, numeric)))
 
@@ -155,12 +161,13 @@ def _stated(scene: Scene, hit: re.Match[str]) -> Understood | None:
 def _has_number(scene: Scene, hit: re.Match[str], column: str) -> bool:
     """Returns True if a column may have what is asked for: 人数 is the number of people, 几名, 几个人 or 几个会计
     where the row is 会计, and not 几家; 数量 is that of pieces, and not 几种."""
-    if hit["of"] in _KINDS and hit["of"] not in column:
+    counted = _counted(scene, hit)
+    if counted in _KINDS and counted not in column:
         return False
     if cue("table.people_column").search(column):
         labels = (cell for cell in scene.cells if cell.column == scene.sheet.label)
         is_person = hit.string.startswith("人", hit.end()) or any(cell.mask >> hit.end() & 1 for cell in labels)
-        return hit["of"] in "人名位" or (hit["of"] == "个" and is_person)
+        return counted in "人名位" or (counted == "个" and is_person)
     return cue("table.number_column").search(column) is not None
 
 
@@ -171,14 +178,15 @@ def _count(scene: Scene, numeric: list[Condition], hit: re.Match[str]) -> Unders
     outputs = [c for c in outputs_of(scene, conditions) if not scene.sheet.is_numeric(c)]
     if len(outputs) > 1:
         raise Unclear("不知道要数的是哪一列")
-    if any(_adds_up(hit["of"], column.name) for column in scene.sheet.columns):
+    counted = _counted(scene, hit)
+    if any(_adds_up(counted, column.name) for column in scene.sheet.columns):
         raise Unclear("有一列写着数量，分不清数行还是把它相加")
     stated = any(cue("table.number_column").search(scene.sheet.columns[c].name) for c in outputs)
     if stated or any(_picks_one(scene, condition) for condition in conditions):
         raise Unclear("一行已是一项统计，不能再数行数")
     outputs = outputs or _column_starting(scene, hit)
     label = scene.sheet.label
-    kinds = hit["of"] in _KINDS or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
+    kinds = counted in _KINDS or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
     distinct = bool(outputs) and (outputs[0] != label or kinds)
     refuse_more(scene, 1)
     return finish(scene, Plan("count", tuple(conditions), tuple(outputs), distinct=distinct), span(*hit.span()))
@@ -245,12 +253,16 @@ def _superlative(
     hit = superlative or top
     assert hit is not None  # the caller found one
     word = (superlative["word"] or superlative["nthword"]) if superlative else "高"
+    by_amount = cue("superlative.by_amount").search(text[: hit.start()])
+    if by_amount:  # 卖得最好: the most
+        word = {"好": "高", "差": "低"}.get(word, word)
     if word in listed("superlative.unclear"):
         raise Unclear(f"“最{word}”说的是大还是小，分不清")
     if len(list(cue("superlative.cue").finditer(text))) > 1:
         raise Unclear("问题里不止一个“最”")
     measure = _measure_of(scene, hit, word, [condition.column for condition in numeric])
     limit, cues = _limit(text, superlative, top)
+    cues |= span(*by_amount.span()) if by_amount else 0
     conditions = all_conditions(scene, numeric, cues)
     outputs = shown_columns(scene, conditions, [measure])
     if not outputs and not cue("number.value").search(text) and scene.sheet.label is not None:
@@ -344,8 +356,10 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
 
 
 def _asks_which_has(scene: Scene) -> bool:
-    """没有投影仪的会议室是哪个: the rows that have, or lack, what a column says of every row."""
-    if scene.free("several.which_one") is None:
+    """没有投影仪的会议室是哪个, 谁还没转正: the rows that have, or lack, what a column says of every row."""
+    label = scene.sheet.label
+    has_people = label is not None and cue("table.person_column").search(scene.sheet.columns[label].name)
+    if scene.free("several.which_one") is None and not (has_people and scene.free("who.fitness")):
         return False
     return bool(had_conditions(scene.query.text, scene.sheet, scene.mentions))
 
@@ -387,6 +401,9 @@ def _comparison(scene: Scene) -> Understood | None:
     if hit is None:
         return None
     measures = [c for c in outputs_of(scene, ()) if scene.sheet.is_measure(c)]
+    if not measures and more is not None and (about := entries("superlative.about").get(more["word"])):
+        fitting = [c for c, column in enumerate(scene.sheet.columns) if re.search(about, column.name)]
+        measures = [c for c in fitting if scene.sheet.is_measure(c)]  # A比B贵多少: by their prices
     cells = _two_cells(scene, measures)
     if cells is None:
         raise Unclear("要比较的不是两个单元格")
