@@ -97,7 +97,35 @@ def test_what_follows_from_the_source_is_kept(sentence: str, source: str) -> Non
     ],
 )
 def test_what_turns_the_source_around_is_not(sentence: str, source: str) -> None:
+    assert checked(sentence, source).verdict != "supported"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("逾期竣工的，每逾期一日按总价的千分之三支付违约金。", LOAN),
+        ("邮寄费用由卖方承担。", STOVE),
+        ("患者有糖尿病病史。", VISIT),
+        ("应收款由上年末的70.86万元增至178.03万元。", FEES),
+        ("松楼的住宿费为2600元。", ROOMS),
+        ("松楼有独立卫生间。", ROOMS),
+    ],
+)
+def test_what_is_copied_but_for_one_thing_is_dropped(sentence: str, source: str) -> None:
     assert not checked(sentence, source).accepted
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("机器会先烘干30分钟，再清洗15分钟。", STOVE),  # the opposite, in other words
+        ("煮粥最多装到3升。", STOVE),  # which two steps might lead to
+    ],
+)
+def test_what_is_told_in_other_words_is_flagged_and_kept(sentence: str, source: str) -> None:
+    found = checked(sentence, source)
+    assert found.accepted
+    assert found.flags
 
 
 @pytest.mark.parametrize(
