@@ -138,11 +138,13 @@ def _with_month(days: Sequence[Day]) -> Day | None:
 @dataclass(frozen=True, slots=True)
 class Ungrounded:
     """Figures that the evidence does not bear out: ``wrong`` ones it has otherwise in the same words, or nothing of it
-    leads to them; ``derived`` ones may be worked out from it; ``displaced`` ones it seems to have of something else."""
+    leads to them; ``derived`` ones may be worked out from it; ``displaced`` ones it seems to have of something else,
+    ``elsewhere`` are those that only passages have which are not cited."""
 
     wrong: tuple[Figure, ...] = ()
     derived: tuple[Figure, ...] = ()
     displaced: tuple[Figure, ...] = ()
+    elsewhere: tuple[Figure, ...] = ()
 
 
 def unsupported(
@@ -153,10 +155,15 @@ def unsupported(
 
 
 def ungrounded(
-    sentence: str, evidence: Evidence, query: str = "", of_rows: Sequence[Sequence[Figure]] = ()
+    sentence: str,
+    evidence: Evidence,
+    query: str = "",
+    of_rows: Sequence[Sequence[Figure]] = (),
+    uncited: Evidence | None = None,
 ) -> Ungrounded:
     """``of_rows``: the figures of the rows and columns of tables that a sentence names, from which others may be worked
-    out. A sentence of very many figures must have them all as they are written."""
+    out. ``uncited``: other passages, which the sentence may have meant. A sentence of very many figures must have them
+    all as they are written."""
     stated = list(dict.fromkeys(figures(sentence)))
     if len(stated) > MOST_FIGURES:
         return Ungrounded(tuple(one for one in stated if not _verbatim(one.written, evidence.plain)))
@@ -164,6 +171,8 @@ def ungrounded(
         return Ungrounded(tuple(wrong))
     missing = [figure for figure in stated if not is_in(figure, sentence, evidence)]
     missing = [one for one in missing if not _is_rounded(one, sentence, evidence)]
+    elsewhere = [one for one in missing if uncited is not None and _is_told(one, sentence, evidence, uncited)]
+    missing = [one for one in missing if one not in elsewhere]
     found = _not_worked_out(missing, sentence, evidence, of_rows)
     if found.wrong:
         return found
@@ -175,7 +184,19 @@ def ungrounded(
         for one in displaced
         if is_instead(one, sentence, evidence) and not _may_be_result(one, sentence, evidence)
     ]
-    return Ungrounded(tuple(copied), found.derived, tuple(one for one in displaced if one not in copied))
+    displaced = [one for one in displaced if one not in copied]
+    return Ungrounded(tuple(copied), found.derived, tuple(displaced), tuple(elsewhere))
+
+
+def _is_told(figure: Figure, sentence: str, cited: Evidence, uncited: Evidence) -> bool:
+    """Returns True if a passage has a figure that is not cited, where what is cited has no other in the same words, or
+    that has it in the same words as well."""
+    if not is_in(figure, sentence, uncited):
+        return False
+    own = [one.clause for one in occurrences(sentence) if one.figure == figure]
+    there = [place.clause for places in uncited.prose for place in places if is_same(figure, place.figure)]
+    is_in_same_words = any(len(clause & other) >= ALIKE * len(clause) > 0 for clause in own for other in there)
+    return is_in_same_words or not is_instead(figure, sentence, cited)
 
 
 def _not_worked_out(
@@ -276,6 +297,8 @@ def is_instead(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         for place in places:
             if len(one.clause) >= FEWEST and len(one.clause & place.clause) >= ALIKE * len(one.clause):
                 return True
+            if one.clause and not computes and one.clause == one.words.keys() and one.clause <= place.clause:
+                return True  # 急诊：75%, a name and its figure
             shared = len(one.words.keys() & place.words.keys())
             is_copied = len(one.words) >= 2 * FEWEST and shared >= COPIED * len(one.words)
             name = {word for word, level in place.words.items() if level == ITEM}

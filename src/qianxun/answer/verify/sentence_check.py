@@ -10,6 +10,7 @@ from typing import Final
 from qianxun.answer.dates import date_of
 from qianxun.answer.verify.citations import Sentence
 from qianxun.answer.verify.contradiction import Opposite, contradicted
+from qianxun.answer.verify.derivation import is_computing
 from qianxun.answer.verify.grounding import Evidence, Ungrounded, is_in, is_instead, ungrounded, unsupported
 from qianxun.answer.verify.near_copies import altered
 from qianxun.answer.verify.other_names import of_another_name
@@ -91,8 +92,12 @@ def check(
     cited = _cited(sentence, checked, passages, around, row_query)
     all_cited = cited or around
     evidence = _evidence(all_cited, today)
-    found = ungrounded(checked, evidence, row_query, figures_of_named_rows(checked, evidence))
-    if wrong := found.wrong or of_other_columns(checked, evidence) or of_other_cells(checked, evidence):
+    uncited = _evidence([passage for passage in passages if passage not in all_cited]) if all_cited else None
+    found = ungrounded(checked, evidence, row_query, figures_of_named_rows(checked, evidence), uncited)
+    wrong = found.wrong or of_other_columns(checked, evidence) or of_other_cells(checked, evidence)
+    if read_as is not None:  # a cell is copied, unless its column says that it is worked out
+        wrong = wrong or [*found.displaced, *(one for one in found.derived if not is_computing(one, checked))]
+    if wrong:
         if all_cited and all(_is_in_query(figure, query, checked, evidence) for figure in wrong):
             flag = Flag("unsupported_number", text, f"问题里的 {_written(wrong)} 在所引资料中没有写明")
             return Checked(all_cited, (*sentence.flags, flag))
@@ -152,7 +157,8 @@ def _doubt(found: Ungrounded, of_rows: Sequence[Figure]) -> str:
     derived = f"所引资料中没有 {_written(found.derived)}，可能是算出来的，没有核实" if found.derived else ""
     others = (*found.displaced, *of_rows)
     displaced = f"{_written(others)} 在所引资料中像是别的，请核对" if others else ""
-    return "；".join(filter(None, (derived, displaced)))
+    elsewhere = f"{_written(found.elsewhere)} 不在所引的资料中，在另一段资料中" if found.elsewhere else ""
+    return "；".join(filter(None, (derived, displaced, elsewhere)))
 
 
 def _written(found: Sequence[Figure]) -> str:
