@@ -180,9 +180,7 @@ def ungrounded(
         one for one in _misplaced(sentence, evidence, query) if not _is_result(one, sentence, evidence, of_rows)
     ]
     copied = [
-        one
-        for one in displaced
-        if is_instead(one, sentence, evidence) and not _may_be_result(one, sentence, evidence)
+        one for one in displaced if is_instead(one, sentence, evidence) and not _may_be_result(one, sentence, evidence)
     ]
     displaced = [one for one in displaced if one not in copied]
     return Ungrounded(tuple(copied), found.derived, tuple(displaced), tuple(elsewhere))
@@ -214,7 +212,8 @@ def _not_worked_out(
             copied.append(figure)
         else:
             result = _derived(figure, sentence, evidence, of_rows, given)
-        if result == "no" and (is_undated(figure, evidence) or _is_supposed(figure, sentence, copied)):
+        is_open = is_undated(figure, evidence) or _is_supposed(figure, sentence, copied) or _is_rate(figure)
+        if result == "no" and is_open:
             result = "possibly"
         if result != "no" or _is_row_count(figure, of_rows):
             left.remove(figure)
@@ -357,7 +356,7 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         return True
     if not figure.unit and figure.digits and any(figure.digits == number.digits for number in evidence.numbers):
         return True  # the unit is in the head of the column
-    is_rate = figure.written.startswith("每") or (figure.values[0] == 1 and bool(measured(figure.unit)))  # 一吨35元
+    is_rate = _is_rate(figure) or (figure.values[0] == 1 and bool(measured(figure.unit)))  # 一吨35元
     if is_rate and re.search(f"(?:[/／每按]|每个|一个)(?:{figure.unit})", evidence.plain):
         return True  # 免费停车（小时/月） is what may be had 每月
     if _is_decade(figure, sentence, evidence):
@@ -367,6 +366,11 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     if figure.digits and Decimal(figure.digits) in evidence.bare and figure.values[-1] != Decimal(figure.digits):
         return any(scale in figure.written for scale in evidence.scales)
     return is_counted(figure, sentence, evidence.text, evidence.numbers)
+
+
+def _is_rate(figure: Figure) -> bool:
+    """每小时 says how another figure is counted."""
+    return isinstance(figure, Number) and figure.written.startswith("每")
 
 
 def _as_shares(figure: Number) -> tuple[Decimal, ...]:

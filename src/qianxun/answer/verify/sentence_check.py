@@ -19,7 +19,7 @@ from qianxun.answer.verify.row_cells import contradicted_by_row
 from qianxun.answer.verify.row_figures import figures_of_named_rows, of_other_cells, of_other_columns, of_other_rows
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
 from qianxun.text.chinese import fold, grams
-from qianxun.text.figures import Day, Figure, figures
+from qianxun.text.figures import Figure, figures
 
 _TAKEN: Final = 0.6  # of a sentence's pairs of characters are in a passage: it is taken from there
 _FOUND: Final = 0.5  # of a sentence's characters are in what it cites: that speaks of the same matter
@@ -174,9 +174,9 @@ def _evidence_of(text: str, cited: Sequence[Passage]) -> str:
 
 
 def _is_in_query(figure: Figure, query: str, text: str, evidence: Evidence) -> bool:
-    """A year or a date of the question, repeated in the answer, where no source has another in the same words."""
-    is_dated = isinstance(figure, Day) and figure.year is not None
-    return is_dated and is_in(figure, "", Evidence.of((query,))) and not is_instead(figure, text, evidence)
+    """A figure of the question, repeated in the answer, where no source has another in the same words."""
+    is_there = bool(query) and is_in(figure, "", Evidence.of((query,)))
+    return is_there and not is_instead(figure, text, evidence)
 
 
 def _evidence(cited: Sequence[Passage], today: str = "") -> Evidence:
