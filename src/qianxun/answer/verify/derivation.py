@@ -79,7 +79,8 @@ def derived(
     day after."""
     if isinstance(figure, Number | Share) and _MONTH.fullmatch(figure.written):
         return "no"
-    text, found = f"{sentence}\n{source}", "no"
+    found: Derivation = "no"
+    text = f"{sentence}\n{source}"
     for pool in pools:
         known = list(dict.fromkeys((*pool, *shown)))
         if isinstance(figure, Day):
@@ -87,7 +88,7 @@ def derived(
         elif isinstance(figure, Clock):
             one = is_clock_after(figure, known)
         elif isinstance(figure, Number | Share):
-            one = _from(figure, text, known, shown, hedge)
+            one = _from(figure, text, known, shown, hedge, found)
         else:
             return "no"
         if one == "surely":
@@ -97,8 +98,14 @@ def derived(
 
 
 def _from(
-    figure: Number | Share, text: str, pool: Sequence[Figure], shown: Sequence[Figure], hedge: Hedge | None
+    figure: Number | Share,
+    text: str,
+    pool: Sequence[Figure],
+    shown: Sequence[Figure],
+    hedge: Hedge | None,
+    found: Derivation,
 ) -> Derivation:
+    """``found``: what was found with nearer figures."""
     wanted = _Wanted(figure, hedge)
     clause = clause_of(figure, fold(text))
     computes, is_result = _COMPUTES.search(clause) is not None, _RESULTS.search(clause) is not None
@@ -122,7 +129,7 @@ def _from(
     once = list(_results(all_, wanted.kind, periods))
     if is_result and _is_hardly_chance(wanted, all_, once, computes):
         return "surely"
-    is_met = has_lapsed or any(wanted.is_met(one, is_quotient) for one, is_quotient in once)
+    is_met = found == "possibly" or has_lapsed or any(wanted.is_met(one, is_quotient) for one, is_quotient in once)
     is_met = is_met or any(map(wanted.is_met, _converted(all_, wanted.kind)))
     return "possibly" if is_met or _is_met_in_two(wanted, all_) else "no"
 
