@@ -177,7 +177,7 @@ PENALTY = (
         "逾期后的罚息利率是6.525%，也就是合同利率的1.5倍。",
         "贷款一旦被挪用，挪用部分的利率会达到8.7%。",
         "一级文物在珍贵文物里只占3%左右。",
-        "自己开车去，停4个小时要交14元。",
+        "停车两小时比全天停放省22元。",
     ],
 )
 def test_what_two_steps_lead_to_is_kept_whatever_words_tell_it(sentence: str) -> None:

@@ -261,6 +261,9 @@ def _results(pool: Sequence[Quantity], kind: str, periods: Sequence[float] = ())
     if kind in ("share", "倍"):
         yield from ((one, True) for one in _ratios(pool))
         if kind == "倍":
+            rates = [one.value for one in pool if one.kind == "share"]
+            yield from ((1 + rate, False) for rate in rates)  # 上浮50%: 1.5倍
+            yield from ((a / b, True) for a, b in permutations(rates, 2) if b > 0)
             return
     values = [one.value for one in pool if one.kind == kind]
     shares = [one.value for one in pool if one.kind == "share"]
