@@ -171,7 +171,7 @@ def ungrounded(
         return Ungrounded(tuple(wrong))
     missing = [figure for figure in stated if not is_in(figure, sentence, evidence)]
     missing = [one for one in missing if not _is_rounded(one, sentence, evidence)]
-    elsewhere = [one for one in missing if uncited is not None and _is_told(one, sentence, evidence, uncited)]
+    elsewhere = [one for one in missing if uncited is not None and _is_elsewhere(one, sentence, evidence, uncited)]
     missing = [one for one in missing if one not in elsewhere]
     found = _not_worked_out(missing, sentence, evidence, of_rows)
     if found.wrong:
@@ -186,7 +186,7 @@ def ungrounded(
     return Ungrounded(tuple(copied), found.derived, tuple(displaced), tuple(elsewhere))
 
 
-def _is_told(figure: Figure, sentence: str, cited: Evidence, uncited: Evidence) -> bool:
+def _is_elsewhere(figure: Figure, sentence: str, cited: Evidence, uncited: Evidence) -> bool:
     """Returns True if a passage has a figure that is not cited, where what is cited has no other in the same words, or
     that has it in the same words as well."""
     if not is_in(figure, sentence, uncited):

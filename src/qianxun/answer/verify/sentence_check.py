@@ -105,8 +105,8 @@ def check(
         return Checked((), (*sentence.flags, Flag("unsupported_number", text, reason)), accepted=False)
     if all_cited and read_as is None and not declines(text) and (against := _opposite(checked, evidence, query)):
         flag = Flag("contradicted", text, f"所引资料说的{'' if against.is_copied else '可能'}相反：{against.clause}")
-        kept = () if against.is_copied else all_cited
-        return Checked(kept, (*sentence.flags, flag), accepted=not against.is_copied, evidence=against.clause)
+        sources = () if against.is_copied else all_cited
+        return Checked(sources, (*sentence.flags, flag), accepted=not against.is_copied, evidence=against.clause)
     if all_cited and (reason := _doubt(found, of_other_rows(checked, evidence))):
         flag = Flag("unsupported_number", text, reason)
         return Checked(all_cited, (*sentence.flags, flag), evidence=_evidence_of(checked, all_cited))
