@@ -179,17 +179,14 @@ def _sentences(found: Sequence[Outcome], asked: Domain) -> Iterator[tuple[str, s
 def opposed(asked: Domain, count: int) -> Counter[str]:
     """Flat contradictions of a set's own sentences, and right ones; or sentences that were written for this."""
     counts: Counter[str] = Counter()
-    for row in asked.sentences:
-        counts["right" if row.is_right else "opposed"] += 1
-        result = check_sentences.checked(row)
-        is_caught = not result.accepted or (bool(result.flags) and not row.is_right)
-        counts["lost" if row.is_right else "refuted"] += is_caught
-    if asked.folder is None or asked.name in ("tables", "triples", "two hops"):
-        return counts
-    for case in contradictions.cases(asked.folder.name, count, asked.folder.parent):
-        against = contradictions.contradicted(case.sentence, case.sources)
-        counts["right" if case.is_right else "opposed"] += 1
-        counts["lost" if case.is_right else "refuted"] += bool(against)
+    results = [(row.is_right, check_sentences.checked(row)) for row in asked.sentences]
+    if asked.folder is not None and asked.name not in ("tables", "triples", "two hops"):
+        made = contradictions.cases(asked.folder.name, count, asked.folder.parent)
+        results += [(case.is_right, contradictions.checked_against(case.sentence, case.sources)) for case in made]
+    for is_right, result in results:
+        counts["right" if is_right else "opposed"] += 1
+        counts["lost"] += is_right and not result.accepted
+        counts["refuted"] += not is_right and (not result.accepted or bool(result.flags))
     return counts
 
 

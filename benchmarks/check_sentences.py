@@ -69,6 +69,7 @@ def _line(name: str, found: Sequence[tuple[Row, Checked]]) -> str:
         f", flagged {_share(right, lambda one: one.accepted and is_caught(one))}"
         f", not found {_share(right, lambda one: not is_caught(one) and one.verdict == 'not_found')}"
         f"   wrong: caught {_share(wrong, is_caught)}"
+        f", of which dropped {_share(wrong, lambda one: not one.accepted)}"
         f", not found {_share(wrong, lambda one: not is_caught(one) and one.verdict == 'not_found')}"
     )
 

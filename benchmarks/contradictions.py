@@ -219,12 +219,6 @@ def checked_against(sentence: str, sources: Sequence[str]) -> Checked:
     return check(Sentence(sentence, tuple(one.number for one in passages)), passages)
 
 
-def contradicted(sentence: str, sources: Sequence[str]) -> str:
-    """What the check finds against a sentence; "" where it finds nothing."""
-    checked = checked_against(sentence, sources)
-    return "" if checked.accepted else checked.evidence or "dropped"
-
-
 def texts(name: str, data: Path = DATA) -> Iterator[str]:
     if name in OWN_KINDS:
         for folder in sorted(OWN.iterdir()):

@@ -10,10 +10,10 @@ manual, a price list, a judgment, a hospital's record …), later and with more 
 answer; ``fourth`` was looked at after it had been measured once; and ``fifth`` and ``fifth_kept`` (annual reports, a
 rental case, discharge records, pet insurance, a manual, news …), a third of whose questions have no answer; and
 ``sixth`` and ``sixth_kept`` (a community's rules, a pet's record, a contract, a price list …). ``seventh`` and
-``seventh_kept`` are judgments and hospital records alone, asked in the manner of ``rageval_zh_fin``. ``ninth`` are
+``seventh_kept`` are judgments and hospital records alone, asked in the manner of ``rageval_zh_fin``. ``tenth`` are
 files of an office (workbooks with several sheets, Word documents, a CSV file, notes), asked for sums, lists under a
 condition, the first few, follow-ups and in everyday words; it was looked at after it had been measured once. Their
-``sentences.jsonl`` are right and wrong ones for the check.
+``sentences.jsonl`` are right and wrong ones for the check; ``eighth`` and ``ninth`` have nothing else.
 ``ingest.jsonl`` asks of the files under ``../shared/data/ingest``; it has no text of theirs beyond the fact that is
 expected.
 """
@@ -72,7 +72,7 @@ IS_TUNED = frozenset(
         "own_fifth",
         "own_sixth",
         "own_seventh",
-        "own_ninth",
+        "own_tenth",
         "laws_open",
         "office_open",
         "pages_open",
@@ -94,7 +94,7 @@ NAMES = (
     "own_sixth_kept",
     "own_seventh",
     "own_seventh_kept",
-    "own_ninth",
+    "own_tenth",
     *FILES,
     "pages_open",
     "pages_kept",

@@ -49,9 +49,10 @@ def test_a_figure_of_another_row_is_left_out() -> None:
     assert answer.answer.endswith("| 门诊 | 60%[1] |")
 
 
-def test_a_row_is_held_against_its_own_marks_alone() -> None:
+def test_a_row_that_cites_another_passage_than_the_one_that_has_it_is_flagged() -> None:
     answer = answered(f"{HEAD}| 门诊 | 60%[2] |\n| 住院 | 85%[1] |")
-    assert answer.answer == f"{HEAD}| 住院 | 85%[1] |"
+    assert answer.answer == f"{HEAD}| 门诊 | 60%[1] |\n| 住院 | 85%[2] |"
+    assert [each.reason for each in answer.flags] == ["60% 不在所引的资料中，在另一段资料中"]
 
 
 def test_of_a_table_without_a_row_that_may_stay_nothing_stays() -> None:

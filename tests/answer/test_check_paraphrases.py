@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qianxun.answer.verify.citations import Sentence
-from qianxun.answer.verify.sentence_check import check
+from qianxun.answer.verify.sentence_check import Checked, check
 from qianxun.core.answer_types import Passage
 from qianxun.text.figures import figures
 
@@ -32,8 +32,8 @@ SALES = """| 区域 | 第一季度（万元） | 第二季度（万元） | 第�
 ALLOWANCE = "博士每生每月1500元，按10个月发放（2月和8月不发）。年保养费109440元，月保养费9120元。全日制研究生均可参评。"
 
 
-def accepted(sentence: str, source: str) -> bool:
-    return check(Sentence(sentence, (1,)), [Passage(1, "d", "资料.md", "c", source)]).accepted
+def checked(sentence: str, source: str) -> Checked:
+    return check(Sentence(sentence, (1,)), [Passage(1, "d", "资料.md", "c", source)])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def accepted(sentence: str, source: str) -> bool:
     ],
 )
 def test_a_right_sentence_is_kept(sentence: str, source: str) -> None:
-    assert accepted(sentence, source)
+    assert checked(sentence, source).accepted
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_right_sentence_is_kept(sentence: str, source: str) -> None:
     ],
 )
 def test_what_is_said_of_something_else_or_the_opposite_is_not(sentence: str, source: str) -> None:
-    assert not accepted(sentence, source)
+    assert checked(sentence, source).verdict != "supported"
 
 
 def test_times_of_two_units_are_one_figure() -> None:

@@ -97,7 +97,35 @@ def test_what_follows_from_the_source_is_kept(sentence: str, source: str) -> Non
     ],
 )
 def test_what_turns_the_source_around_is_not(sentence: str, source: str) -> None:
+    assert checked(sentence, source).verdict != "supported"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("逾期竣工的，每逾期一日按总价的千分之三支付违约金。", LOAN),
+        ("邮寄费用由卖方承担。", STOVE),
+        ("患者有糖尿病病史。", VISIT),
+        ("应收款由上年末的70.86万元增至178.03万元。", FEES),
+        ("松楼的住宿费为2600元。", ROOMS),
+        ("松楼有独立卫生间。", ROOMS),
+    ],
+)
+def test_what_is_copied_but_for_one_thing_is_dropped(sentence: str, source: str) -> None:
     assert not checked(sentence, source).accepted
+
+
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("机器会先烘干30分钟，再清洗15分钟。", STOVE),  # the opposite, in other words
+        ("煮粥最多装到3升。", STOVE),  # which two steps might lead to
+    ],
+)
+def test_what_is_told_in_other_words_is_flagged_and_kept(sentence: str, source: str) -> None:
+    found = checked(sentence, source)
+    assert found.accepted
+    assert found.flags
 
 
 @pytest.mark.parametrize(
@@ -135,3 +163,45 @@ WARD = """入院记录（卢某）
 def test_what_is_denied_or_named_beside_it_is_not_taken_for_the_opposite(sentence: str, source: str) -> None:
     passage = Passage(1, "d", "资料", "c", source)
     assert check(Sentence(sentence, (1,)), [passage]).accepted
+
+
+PENALTY = (
+    "年利率为4.35%。逾期部分按合同利率上浮50%计收罚息；挪用部分按合同利率上浮100%计收罚息。"
+    "馆藏珍贵文物1,947件，包括一级63件、二级412件。停车首小时5元，之后每小时3元，全天封顶30元。"
+)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "逾期后的罚息利率是6.525%，也就是合同利率的1.5倍。",
+        "贷款一旦被挪用，挪用部分的利率会达到8.7%。",
+        "一级文物在珍贵文物里只占3%左右。",
+        "停车两小时比全天停放省22元。",
+    ],
+)
+def test_what_two_steps_lead_to_is_kept_whatever_words_tell_it(sentence: str) -> None:
+    assert checked(sentence, PENALTY).accepted
+
+
+def test_a_figure_that_nothing_leads_to_is_dropped() -> None:
+    assert not checked("珍贵文物的总估价为52,714元。", PENALTY).accepted
+
+
+PARTS = (
+    Passage(1, "d1", "办法", "c1", "门诊费用按年度结算，由医保科办理。"),
+    Passage(2, "d2", "标准", "c2", "住院报销比例为85%，门诊报销比例为60%。"),
+)
+
+
+def test_a_figure_of_a_passage_that_is_not_cited_is_flagged_and_kept() -> None:
+    found = check(Sentence("住院的费用能报销85%。", (1,)), PARTS)
+    assert found.accepted
+    assert [flag.reason for flag in found.flags] == ["85% 不在所引的资料中，在另一段资料中"]
+    assert not check(Sentence("住院的费用能报销87%。", (1,)), PARTS).accepted
+
+
+def test_a_figure_of_the_question_is_no_claim_of_the_answer() -> None:
+    source = [Passage(1, "d", "故障代码", "c", "E1表示缺水，E2表示过热。额定容量4升。")]
+    assert check(Sentence("资料列出的代码里没有E3。", (1,)), source, "E3是什么故障？").accepted
+    assert not check(Sentence("额定容量5升。", (1,)), source, "额定容量是5升吗？").accepted

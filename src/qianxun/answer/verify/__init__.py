@@ -8,9 +8,12 @@ In the order in which `draft.ReplyReader` uses them:
     blocks          tables and lists, whose rows and items share citations
     sentence_check  a sentence is accepted, flagged or dropped
     grounding       whether its figures are in what it cites, or follow from it (derivation, lapses,
-                    counting), or are worked out as it tells (source_rules)
+                    counting)
     misplaced       whether they are of the same thing; row_figures and row_cells for tables (table_rows)
     contradiction   whether it says the opposite of what it cites (stance); other_names: of somebody else;
                     parallel_clauses: of the clause beside it; near_copies: a clause that is copied with one
                     thing altered
+
+Dropped is what has strong evidence against it: a clause of the sources that is copied with one thing altered, the row
+and the column of a table that have something else, a figure that no two steps lead to. Whatever is weaker is flagged.
 """

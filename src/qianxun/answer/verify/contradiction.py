@@ -56,6 +56,15 @@ _TWO_WAY: Final = re.compile("[和与及或同跟、]|之间|互相|相互|彼�
 
 
 @dataclass(frozen=True, slots=True)
+class Opposite:
+    """What a source says instead of a sentence; ``is_copied``: in the same words but for what is altered. What is told
+    in other words may be meant otherwise, and proves less."""
+
+    clause: str
+    is_copied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Statement:
     clause: Clause
     words: frozenset[str]  # pairs of characters, figures, and what it takes sides in
@@ -72,8 +81,8 @@ class Compared:
     is_verbatim: bool
 
 
-def contradicted(sentence: str, sources: Sequence[str], query: str = "") -> str:
-    """The clause of a source that says the opposite of the sentence; "" where there is none.
+def contradicted(sentence: str, sources: Sequence[str], query: str = "") -> Opposite | None:
+    """The clause of a source that says the opposite of the sentence.
 
     A sentence that is nothing but yes or no is read as the answer to ``query``.
     """
@@ -81,11 +90,11 @@ def contradicted(sentence: str, sources: Sequence[str], query: str = "") -> str:
     often = Counter(word for one in known for word in one.words)
     weights = {word: (FIGURE if word[0] in "#~" else 1.0) / count**0.5 for word, count in often.items()}
     if opposite := _in_other_order(sentence, sources) or _by_another(sentence, known):
-        return opposite
+        return Opposite(opposite)
     for claim in _claims(sentence, query)[:MOST_CLAIMS]:
-        if opposite := _opposite(claim, known, weights):
-            return opposite
-    return ""
+        if found := _opposite(claim, known, weights):
+            return found
+    return None
 
 
 def is_denied(clause: str, cell: str, column: str) -> bool:
@@ -149,13 +158,13 @@ def _items(clause: Clause) -> Iterator[Clause]:
 # ── comparing ────────────────────────────────────────────────────────────────────────────────────
 
 
-def _opposite(claim: Statement, known: Sequence[Statement], weights: Mapping[str, float]) -> str:
+def _opposite(claim: Statement, known: Sequence[Statement], weights: Mapping[str, float]) -> Opposite | None:
     for statement in known:
         if _swapped(claim.clause.text, statement.clause.text):
-            return statement.clause.text.strip()
+            return Opposite(statement.clause.text.strip(), is_copied=True)
     own = [word for word in claim.words if word in weights]
     if len(own) < FEWEST or len(own) < KNOWN * len(claim.words):
-        return ""
+        return None
     around = [word for word in claim.context if word in weights and word not in claim.words]
     whole = sum(map(weights.__getitem__, own)) + CONTEXT * sum(map(weights.__getitem__, around))
     compared = [
@@ -174,8 +183,8 @@ def _opposite(claim: Statement, known: Sequence[Statement], weights: Mapping[str
             and (other.is_verbatim or 2 * len(matter & other.statement.words) >= len(matter))
         )
         if one.cover - max(agreeing, default=0.0) >= LEAD * one.cover:
-            return one.statement.clause.text.strip()
-    return ""
+            return Opposite(one.statement.clause.text.strip(), one.is_verbatim)
+    return None
 
 
 def _takes_side(claim: Statement, one: Statement) -> bool:

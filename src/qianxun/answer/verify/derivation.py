@@ -1,9 +1,9 @@
 """Figures that stand in no source because they follow from its figures: a sum, a difference, a product, a share, a
 lapse between two dates (`lapses`), and what follows from such a result in one more step.
 
-`derived` searches, and does not ask for the word that names the operation. What it asks is whether the result may be a
-coincidence: of many results that are near each other one hits any number. It is surely derived where the sentence shows
-what it worked with, or says that it works something out and few other results are near; else possibly.
+`derived` searches, and does not ask for the word that names the operation. A figure surely follows where the sentence
+shows what it worked with, or says that it works something out and few other results are near: of many one hits any
+number. It possibly follows where any two steps from the figures of the sources lead to it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations, permutations, product
-from typing import Final
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from qianxun.answer.verify.lapses import Derivation, ages, dated, is_clock_after, is_day_after, lapses
 from qianxun.answer.verify.rounding import Hedge, is_rounded
 from qianxun.text.chinese import fold
 from qianxun.text.figures import Clock, Day, Figure, Number, Share, amount, figures, measured
 
-MOST: Final = 40  # figures that are worked with: with more of them any number follows from some two
+MOST: Final = 40  # figures that are worked with
+MOST_ALIKE: Final = 100  # … of one kind
 MOST_DATES: Final = 3  # of which one is surely that at which somebody is so old
+MOST_NEAR: Final = 200  # results near a figure that are looked at one by one
 MOST_TWICE: Final = 16  # … in two steps
 FEW: Final = 3  # of a kind, of which any may be meant
 LIKELY: Final = 0.35  # results near a figure, of the numbers that may be there: a clause that says that it computes
-UNLIKELY: Final = 0.02  # … one that has no word that may say so
 TWICE: Final = 0.12  # … in two steps
-DOUBTFUL: Final = 0.5  # above that a result proves nothing
 NEAR: Final = 3.0  # times: how near results are counted
 LARGEST: Final = 1e18  # nothing is worked out beyond, nor below its inverse: floats would overflow
 _COMPUTES: Final = re.compile(
@@ -51,6 +54,9 @@ _HALF: Final = Share("一半", (Decimal("0.5"),))
 _RATE: Final = re.compile("每|[日月季年]均|全年|一年|半年|一季|季度|一周|一天|一个月")
 
 
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """``count``: the number as it is written, by which others are multiplied: 60 of 60天."""
@@ -68,12 +74,23 @@ def derived(
     hedge: Hedge | None = None,
     source: str = "",
 ) -> Derivation:
-    """Whether a figure of the sentence follows from those of one of the ``pools``, the nearest to what it speaks of
-    first. ``shown``: the other figures of the sentence, which it may start from. ``source``: what the pools are from,
-    which may count by the month, or tell of the day after."""
+    """Whether a figure of the sentence follows from those of one of the ``pools``. ``shown``: the other figures of the
+    sentence, which it may start from. ``source``: what the pools are from, which may count by the month, or tell of the
+    day after."""
+    if isinstance(figure, Number | Share) and _MONTH.fullmatch(figure.written):
+        return "no"
     found: Derivation = "no"
+    text = f"{sentence}\n{source}"
     for pool in pools:
-        one = _from(figure, f"{sentence}\n{source}", list(dict.fromkeys((*pool, *shown))), shown, hedge)
+        known = list(dict.fromkeys((*pool, *shown)))
+        if isinstance(figure, Day):
+            one = is_day_after(figure, text, known)
+        elif isinstance(figure, Clock):
+            one = is_clock_after(figure, known)
+        elif isinstance(figure, Number | Share):
+            one = _from(figure, text, known, shown, hedge, found)
+        else:
+            return "no"
         if one == "surely":
             return one
         found = one if one == "possibly" else found
@@ -81,24 +98,22 @@ def derived(
 
 
 def _from(
-    figure: Figure, text: str, pool: Sequence[Figure], shown: Sequence[Figure], hedge: Hedge | None
+    figure: Number | Share,
+    text: str,
+    pool: Sequence[Figure],
+    shown: Sequence[Figure],
+    hedge: Hedge | None,
+    found: Derivation,
 ) -> Derivation:
-    if isinstance(figure, Day):
-        return is_day_after(figure, text, pool)
-    if isinstance(figure, Clock):
-        return is_clock_after(figure, pool)
-    if not isinstance(figure, Number | Share) or _MONTH.fullmatch(figure.written):
-        return "no"
+    """``found``: what was found with nearer figures."""
     wanted = _Wanted(figure, hedge)
     clause = clause_of(figure, fold(text))
     computes, is_result = _COMPUTES.search(clause) is not None, _RESULTS.search(clause) is not None
     if any(map(wanted.is_met, ages(figure, pool, text))):
         return "possibly" if len(dated(pool)) > MOST_DATES else "surely"
-    if any(map(wanted.is_met, lapses(figure, pool, shown))):
-        if computes:
-            return "surely"
-        if sum(isinstance(one, Day | Clock) for one in pool) <= MOST_TWICE:
-            return "possibly"
+    has_lapsed = any(map(wanted.is_met, lapses(figure, pool, shown)))
+    if has_lapsed and computes:
+        return "surely"
     periods = _PERIODS if _RATE.search(fold(text)) else ()
     pool = [*pool, _HALF] if _HALVED.search(text) else pool
     own, all_ = (
@@ -107,41 +122,26 @@ def _from(
     )
     if any(wanted.is_met(one, is_quotient) for one, is_quotient in _results(own, wanted.kind)):
         return "surely"
-    if any(map(wanted.is_met, _converted(all_, wanted.kind))):
-        return "possibly"
-    if _are_few(all_, wanted.kind) and any(map(wanted.is_met, _of_few(all_, wanted.kind, computes))):
-        return "surely" if is_result else "possibly"
     if len(all_) > MOST:  # a table: its cells are added, not multiplied
         all_ = [one for one in all_ if one.kind == wanted.kind]
-    if len(all_) <= MOST:
-        chance = _chance(wanted, list(_results(all_, wanted.kind, periods)))
-        if is_result and chance <= LIKELY:
-            return "surely"
-        if chance <= (DOUBTFUL if computes else TWICE):
-            return "possibly"
-    if len(all_) <= MOST_TWICE:
-        chance = _chance(wanted, list(_twice(all_, wanted.kind)))
-        if not computes:
-            return "possibly" if chance <= UNLIKELY else "no"
-        return "surely" if is_result and chance <= TWICE else "possibly" if chance <= DOUBTFUL else "no"
-    # There is more to work with than was tried: what says that it is a result may be one.
-    return "possibly" if computes else "no"
+    if len(all_) > MOST_ALIKE:  # any number follows from some three
+        return "possibly"
+    once = list(_results(all_, wanted.kind, periods))
+    if is_result and _is_hardly_chance(wanted, all_, once, computes):
+        return "surely"
+    is_met = found == "possibly" or has_lapsed or any(wanted.is_met(one, is_quotient) for one, is_quotient in once)
+    is_met = is_met or any(map(wanted.is_met, _converted(all_, wanted.kind)))
+    return "possibly" if is_met or _is_met_in_two(wanted, all_) else "no"
 
 
-def follows_rule(figure: Figure, own: Sequence[Figure], referred: Sequence[Figure], hedge: Hedge | None = None) -> bool:
-    """Returns True if a figure follows in one step or two from those of a line that tells how to work it out, together
-    with those that it refers to, and from these alone it does not; and if few other results are near."""
-    if not isinstance(figure, Number | Share) or _MONTH.fullmatch(figure.written):
-        return False
-    wanted = _Wanted(figure, hedge)
-    rest, all_ = (_quantities(known, wanted) for known in (referred, [*own, *referred]))
-    for steps, most in ((_results, MOST), (_twice, MOST_TWICE)):
-        if len(all_) > most:
-            continue
-        without = set(steps(rest, wanted.kind))
-        if _chance(wanted, [one for one in steps(all_, wanted.kind) if one not in without]) <= DOUBTFUL:
-            return True
-    return False
+def _is_hardly_chance(
+    wanted: _Wanted, pool: Sequence[Quantity], once: Sequence[tuple[float, bool]], computes: bool
+) -> bool:
+    if _are_few(pool, wanted.kind) and any(map(wanted.is_met, _of_few(pool, wanted.kind, computes))):
+        return True
+    if _chance(wanted, once) <= LIKELY:
+        return True
+    return len(pool) <= MOST_TWICE and _chance(wanted, list(_twice(pool, wanted.kind))) <= TWICE
 
 
 def clause_of(figure: Figure, sentence: str) -> str:
@@ -152,24 +152,6 @@ def clause_of(figure: Figure, sentence: str) -> str:
 def is_computing(figure: Figure, sentence: str) -> bool:
     """Returns True if the clause of a figure says that it is worked out."""
     return _RESULTS.search(clause_of(figure, fold(sentence))) is not None
-
-
-def supposed(sentence: str, known: Sequence[Figure], source: str) -> list[Figure]:
-    """The numbers that a sentence starts from as an example, where it gives what the source's rate makes of them:
-    自驾500公里可以报600元, where each 公里 is 1.2元."""
-    stated = [one for one in figures(sentence) if isinstance(one, Number) and one.digits]
-    rates = [one for one in known if isinstance(one, Number)]
-    return [
-        one
-        for one in stated
-        if re.search(f"每一?[个名位]?{re.escape(one.unit)}|/{re.escape(one.unit)}", source) and one.unit
-        if any(
-            _Wanted(other, None).is_met(float(one.values[-1] * amount(rate.values[-1], rate.unit)))
-            for other in stated
-            for rate in rates
-            if other != one and kind_of(rate) == kind_of(other) != kind_of(one)
-        )
-    ]
 
 
 # ── what is compared ─────────────────────────────────────────────────────────────────────────────
@@ -200,6 +182,17 @@ class _Wanted:
             return is_rounded(self.figure, self.hedge, Share("", (Decimal(str(result)),)))
         size = float(amount(Decimal(1), self.figure.unit))
         return is_rounded(self.figure, self.hedge, Number("", (Decimal(str(result / size)),), self.figure.unit))
+
+    def is_met_by_any(self, results: FloatArray, *, are_quotients: bool) -> bool:
+        return any(
+            self.is_met(float(one), are_quotients)
+            for value in self.values
+            for one in np.unique(results[np.abs(results - value) <= self._reach(value)])[:MOST_NEAR]
+        )
+
+    def _reach(self, value: float) -> float:
+        """How far a result may be from it, at most."""
+        return abs(value) / 2 if self.hedge is not None else self.digit + 1e-9 * max(abs(value), 1.0)
 
     @property
     def step(self) -> float:
@@ -268,6 +261,9 @@ def _results(pool: Sequence[Quantity], kind: str, periods: Sequence[float] = ())
     if kind in ("share", "倍"):
         yield from ((one, True) for one in _ratios(pool))
         if kind == "倍":
+            rates = [one.value for one in pool if one.kind == "share"]
+            yield from ((1 + rate, False) for rate in rates)  # 上浮50%: 1.5倍
+            yield from ((a / b, True) for a, b in permutations(rates, 2) if b > 0)
             return
     values = [one.value for one in pool if one.kind == kind]
     shares = [one.value for one in pool if one.kind == "share"]
@@ -276,10 +272,10 @@ def _results(pool: Sequence[Quantity], kind: str, periods: Sequence[float] = ())
         yield a + b, False
         yield abs(a - b), False
     yield from ((one, False) for one in _sums(values))
+    yield from ((part, False) for part in _parts(pool, kind))
     if kind == "share":
         yield from ((1 - share, False) for share in shares)
     else:
-        yield from ((part, False) for part in _parts(pool, kind))
         yield from ((a / b, False) for a, b in _pairs_of_a_kind(pool) if b > 1 and a % b < 1e-9)
     yield from ((sum(group) / len(group), True) for group in (values, *combinations(values, 2)) if len(group) > 1)
     for value, count in product(values, (*counts, *periods)):
@@ -301,9 +297,9 @@ def _of_few(pool: Sequence[Quantity], kind: str, computes: bool) -> Iterator[flo
 
 
 def _parts(pool: Sequence[Quantity], kind: str) -> Iterator[float]:
-    """不得超过容量的二分之一: a share of an amount, or what it leaves."""
+    """不得超过容量的二分之一: a share of an amount, or what it leaves; 利率上浮50%."""
     shares = [one.value for one in pool if one.kind == "share"]
-    values = [one.value for one in pool if one.kind == kind and kind != "share"]
+    values = [one.value for one in pool if one.kind == kind]
     yield from (value * part for value in values for share in shares for part in (share, 1 - share, 1 + share))
 
 
@@ -342,26 +338,32 @@ def _pairs_of_a_kind(pool: Sequence[Quantity]) -> Iterator[tuple[float, float]]:
 
 def _twice(pool: Sequence[Quantity], kind: str) -> Iterator[tuple[float, bool]]:
     """What follows from a result and the rest: 工程总价的千分之一，逾期60日."""
-    kinds = [one for one in dict.fromkeys(one.kind for one in pool) if one in (kind, "share")] or [kind]
-    for first in kinds:
-        for result, _ in dict.fromkeys(_results(pool, first)):
-            if result > 0:
-                yield from _with(Quantity(first, result, result), pool, kind)
+    for results, are_quotients in _second_steps(pool, kind):
+        yield from ((one, are_quotients) for one in results.tolist())
 
 
-def _with(one: Quantity, pool: Sequence[Quantity], kind: str) -> Iterator[tuple[float, bool]]:
-    for other in pool:
-        if one.kind == other.kind == kind:
-            yield one.value + other.value, False
-            yield abs(one.value - other.value), False
-        elif kind == one.kind and kind != "share":
-            yield one.value * other.count, False
-            if other.count > 1:
-                yield one.value / other.count, True
-        elif kind == other.kind and kind != "share":
-            yield one.count * other.value, False
-        if kind == "share" and one.kind == other.kind and other.value > 0:
-            yield one.value / other.value, True
+def _is_met_in_two(wanted: _Wanted, pool: Sequence[Quantity]) -> bool:
+    return any(
+        wanted.is_met_by_any(results, are_quotients=are_quotients)
+        for results, are_quotients in _second_steps(pool, wanted.kind)
+    )
+
+
+def _second_steps(pool: Sequence[Quantity], kind: str) -> Iterator[tuple[FloatArray, bool]]:
+    """Each result of one step together with each quantity; with whether they are quotients."""
+    for first in dict.fromkeys((kind, "share")):
+        once = np.array(sorted({one for one, _ in _results(pool, first) if 0 < one < LARGEST}))
+        for other in pool if once.size else ():
+            if first == other.kind == kind:
+                yield from ((once + other.value, False), (np.abs(once - other.value), False))
+            if first == kind != "share" and other.kind != kind:
+                yield once * other.count, False
+            if first == kind != "share" and other.kind not in (kind, "share") and other.count > 1:
+                yield once / other.count, True
+            if first == "share" and other.kind == kind:
+                yield once * other.value, False
+            if kind == first == other.kind == "share" and other.value > 0:
+                yield once / other.value, True
 
 
 # ── what is worked out wrongly ───────────────────────────────────────────────────────────────────

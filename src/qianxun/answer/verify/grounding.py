@@ -11,14 +11,7 @@ from functools import cached_property
 from typing import Final
 
 from qianxun.answer.verify.counting import is_counted
-from qianxun.answer.verify.derivation import (
-    clause_of,
-    derived,
-    follows_rule,
-    is_computing,
-    is_miscalculated,
-    supposed,
-)
+from qianxun.answer.verify.derivation import clause_of, derived, is_computing, is_miscalculated
 from qianxun.answer.verify.lapses import Derivation
 from qianxun.answer.verify.misplaced import (
     FEWEST,
@@ -32,7 +25,6 @@ from qianxun.answer.verify.misplaced import (
     words_of,
 )
 from qianxun.answer.verify.rounding import Hedge, hedge_of, is_rounded
-from qianxun.answer.verify.source_rules import SourceRule, is_supposed, rules_for
 from qianxun.answer.verify.table_rows import tables, with_units, without_tables
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import (
@@ -55,11 +47,13 @@ _HEADED_BY: Final = re.compile(
 
 
 _SENTENCES: Final = re.compile(r"[。！？!?\n]")
+_SUPPOSES: Final = re.compile(
+    "如果|如[^何此同下]|若|假[如设使]|要是|的话|比如|例如|譬如|倘|即使|哪怕|(?:以|按)[^，。]{1,12}(?:为例|计算|算)"
+)
 COPIED: Final = 0.9  # of all that is around it: a sentence of the source with another figure
 MOST_FIGURES: Final = 40  # of a sentence that are each compared with all of the evidence: more take seconds
 MOST_RESULTS: Final = 12  # figures of a sentence that are tried as results: what has more works nothing out
 MOST_EXAMPLES: Final = 3  # figures of a made-up case, its result among them
-LIKE: Final = 0.5  # … and so much where the figure stands there as well, but of something else
 ALIKE: Final = 0.75  # of the pairs of characters around a figure are around another in the source
 
 
@@ -143,24 +137,33 @@ def _with_month(days: Sequence[Day]) -> Day | None:
 
 @dataclass(frozen=True, slots=True)
 class Ungrounded:
-    """Figures that the evidence does not bear out: ``wrong`` ones surely, ``doubtful`` ones may be worked out."""
+    """Figures that the evidence does not bear out: ``wrong`` ones it has otherwise in the same words, or nothing of it
+    leads to them; ``derived`` ones may be worked out from it; ``displaced`` ones it seems to have of something else,
+    ``elsewhere`` are those that only passages have which are not cited."""
 
     wrong: tuple[Figure, ...] = ()
-    doubtful: tuple[Figure, ...] = ()
+    derived: tuple[Figure, ...] = ()
+    displaced: tuple[Figure, ...] = ()
+    elsewhere: tuple[Figure, ...] = ()
 
 
 def unsupported(
     sentence: str, evidence: Evidence, query: str = "", of_rows: Sequence[Sequence[Figure]] = ()
 ) -> tuple[Figure, ...]:
-    """The figures of a sentence that surely do not stand in the evidence, or stand there of something else."""
+    """The figures of a sentence that are surely wrong."""
     return ungrounded(sentence, evidence, query, of_rows).wrong
 
 
 def ungrounded(
-    sentence: str, evidence: Evidence, query: str = "", of_rows: Sequence[Sequence[Figure]] = ()
+    sentence: str,
+    evidence: Evidence,
+    query: str = "",
+    of_rows: Sequence[Sequence[Figure]] = (),
+    uncited: Evidence | None = None,
 ) -> Ungrounded:
     """``of_rows``: the figures of the rows and columns of tables that a sentence names, from which others may be worked
-    out. A sentence of very many figures must have them all as they are written."""
+    out. ``uncited``: other passages, which the sentence may have meant. A sentence of very many figures must have them
+    all as they are written."""
     stated = list(dict.fromkeys(figures(sentence)))
     if len(stated) > MOST_FIGURES:
         return Ungrounded(tuple(one for one in stated if not _verbatim(one.written, evidence.plain)))
@@ -168,25 +171,30 @@ def ungrounded(
         return Ungrounded(tuple(wrong))
     missing = [figure for figure in stated if not is_in(figure, sentence, evidence)]
     missing = [one for one in missing if not _is_rounded(one, sentence, evidence)]
-    if missing:
-        examples = supposed(sentence, evidence.figures, evidence.text)
-        missing = [one for one in missing if one not in examples]
+    elsewhere = [one for one in missing if uncited is not None and _is_elsewhere(one, sentence, evidence, uncited)]
+    missing = [one for one in missing if one not in elsewhere]
     found = _not_worked_out(missing, sentence, evidence, of_rows)
     if found.wrong:
         return found
-    misled = [one for one in _misplaced(sentence, evidence, query) if not _is_result(one, sentence, evidence, of_rows)]
-    doubtful = [
-        one for one in misled if not _is_like_rival(one, sentence, evidence) or _may_be_result(one, sentence, evidence)
+    displaced = [
+        one for one in _misplaced(sentence, evidence, query) if not _is_result(one, sentence, evidence, of_rows)
     ]
-    return Ungrounded(tuple(one for one in misled if one not in doubtful), (*found.doubtful, *doubtful))
+    copied = [
+        one for one in displaced if is_instead(one, sentence, evidence) and not _may_be_result(one, sentence, evidence)
+    ]
+    displaced = [one for one in displaced if one not in copied]
+    return Ungrounded(tuple(copied), found.derived, tuple(displaced), tuple(elsewhere))
 
 
-def _is_like_rival(figure: Figure, sentence: str, evidence: Evidence) -> bool:
-    """Returns True if a source has another figure in much the same words as the sentence has this one: of what is told
-    in other words it is not sure which figure is meant."""
-    rivals = [place.clause for places in evidence.prose for place in places if is_rival(figure, place.figure)]
+def _is_elsewhere(figure: Figure, sentence: str, cited: Evidence, uncited: Evidence) -> bool:
+    """Returns True if a passage has a figure that is not cited, where what is cited has no other in the same words, or
+    that has it in the same words as well."""
+    if not is_in(figure, sentence, uncited):
+        return False
     own = [one.clause for one in occurrences(sentence) if one.figure == figure]
-    return any(len(clause & rival) >= LIKE * len(clause) for clause in own for rival in rivals)
+    there = [place.clause for places in uncited.prose for place in places if is_same(figure, place.figure)]
+    is_in_same_words = any(len(clause & other) >= ALIKE * len(clause) > 0 for clause in own for other in there)
+    return is_in_same_words or not is_instead(figure, sentence, cited)
 
 
 def _not_worked_out(
@@ -195,15 +203,17 @@ def _not_worked_out(
     """What follows neither from the sources nor from what was worked out before it: 合计3730万元，比目标少70万元."""
     left = list(missing)
     wrong: list[Figure] = list(missing[MOST_RESULTS:])
+    copied: list[Figure] = []
     doubtful: list[Figure] = []
     for figure in missing[:MOST_RESULTS]:
         given = [one for one in figures(sentence) if one not in left]
-        result: Derivation = "no"
-        if not is_instead(figure, sentence, evidence):
+        if is_instead(figure, sentence, evidence):
+            result: Derivation = "no"
+            copied.append(figure)
+        else:
             result = _derived(figure, sentence, evidence, of_rows, given)
-            if result == "no" and _follows_rule(figure, sentence, evidence, given):
-                result = "possibly"
-        if result == "no" and is_undated(figure, evidence):
+        is_open = is_undated(figure, evidence) or _is_supposed(figure, sentence, copied) or _is_rate(figure)
+        if result == "no" and is_open:
             result = "possibly"
         if result != "no" or _is_row_count(figure, of_rows):
             left.remove(figure)
@@ -211,21 +221,24 @@ def _not_worked_out(
             doubtful.append(figure)
         elif result == "no" and figure in left:
             wrong.append(figure)
-    if _is_worked_example(wrong, sentence, evidence):
-        return Ungrounded((), (*doubtful, *wrong))
+    if not copied and _is_worked_example(wrong, sentence, evidence):
+        return Ungrounded(derived=(*doubtful, *wrong))
     return Ungrounded(tuple(wrong), tuple(doubtful))
 
 
+def _is_supposed(figure: Figure, sentence: str, copied: Sequence[Figure]) -> bool:
+    """如果10月15日退出: what a clause supposes is no claim, unless the source has another figure in its words."""
+    return figure not in copied and _SUPPOSES.search(clause_of(figure, fold(sentence))) is not None
+
+
 def _is_worked_example(wrong: Sequence[Figure], sentence: str, evidence: Evidence) -> bool:
-    """Returns True if a sentence makes up a case, and one of its figures is what a source's rule makes of the others:
-    花了1200元能赔700元, where 70% are paid above 200元."""
-    if not 2 <= len(wrong) <= MOST_EXAMPLES or any(is_instead(one, sentence, evidence) for one in wrong):
+    """Returns True if a sentence makes up a case, and one of its figures follows from the others: 花了1200元能赔700元,
+    where 70% are paid above 200元."""
+    if not 2 <= len(wrong) <= MOST_EXAMPLES:
         return False
-    given = [one for one in figures(sentence) if one not in wrong]
+    stated = figures(sentence)
     return any(
-        follows_rule(one, rule.own, [*given, *(other for other in wrong if other != one)])
-        for one in wrong
-        for rule in _rules(one, sentence, evidence)
+        _derived(one, sentence, evidence, (), [other for other in stated if other != one]) != "no" for one in wrong
     )
 
 
@@ -242,12 +255,8 @@ def _is_result(figure: Figure, sentence: str, evidence: Evidence, of_rows: Seque
 
 
 def _may_be_result(figure: Figure, sentence: str, evidence: Evidence) -> bool:
-    """… or, as it says that it computes, from any figures of the sources, or as they tell how to."""
-    if not is_computing(figure, sentence):
-        return False
-    given = [one for one in figures(sentence) if one != figure]
-    is_derived = _derived(figure, sentence, evidence, (), ()) == "surely"
-    return is_derived or _follows_rule(figure, sentence, evidence, given)
+    """… or, as it says that it computes, from any figures of the sources."""
+    return is_computing(figure, sentence) and _derived(figure, sentence, evidence, (), ()) == "surely"
 
 
 def _derived(
@@ -278,27 +287,6 @@ def _derived(
     return derived(figure, sentence, pools, given, hedge_of(figure, sentence), evidence.text)
 
 
-def _follows_rule(figure: Figure, sentence: str, evidence: Evidence, given: Sequence[Figure]) -> bool:
-    """Returns True if a source tells how to work a figure out, 其余为自筹, or bounds what a sentence supposes."""
-    clause, hedge = clause_of(figure, fold(sentence)), hedge_of(figure, sentence)
-    if any(is_supposed(figure, clause, places) for places in evidence.occurrences):
-        return True
-    for rule in _rules(figure, sentence, evidence):
-        pools = (given, [*dict.fromkeys((*rule.referred, *given))])
-        if any(follows_rule(figure, rule.own, pool, hedge) for pool in pools):
-            return True
-    return False
-
-
-def _rules(figure: Figure, sentence: str, evidence: Evidence) -> list[SourceRule]:
-    clause = clause_of(figure, fold(sentence))
-    return [
-        rule
-        for text, places in zip(evidence.texts, evidence.occurrences, strict=True)
-        for rule in rules_for(clause, sentence, text, places)
-    ]
-
-
 def is_instead(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     """Returns True if a source has another figure in the same words: it is not worked out, but wrong."""
     places = [place for places in evidence.prose for place in places if is_rival(figure, place.figure)]
@@ -308,6 +296,8 @@ def is_instead(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         for place in places:
             if len(one.clause) >= FEWEST and len(one.clause & place.clause) >= ALIKE * len(one.clause):
                 return True
+            if one.clause and not computes and one.clause == one.words.keys() and one.clause <= place.clause:
+                return True  # 急诊：75%, a name and its figure
             shared = len(one.words.keys() & place.words.keys())
             is_copied = len(one.words) >= 2 * FEWEST and shared >= COPIED * len(one.words)
             name = {word for word, level in place.words.items() if level == ITEM}
@@ -366,7 +356,7 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         return True
     if not figure.unit and figure.digits and any(figure.digits == number.digits for number in evidence.numbers):
         return True  # the unit is in the head of the column
-    is_rate = figure.written.startswith("每") or (figure.values[0] == 1 and bool(measured(figure.unit)))  # 一吨35元
+    is_rate = _is_rate(figure) or (figure.values[0] == 1 and bool(measured(figure.unit)))  # 一吨35元
     if is_rate and re.search(f"(?:[/／每按]|每个|一个)(?:{figure.unit})", evidence.plain):
         return True  # 免费停车（小时/月） is what may be had 每月
     if _is_decade(figure, sentence, evidence):
@@ -376,6 +366,11 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     if figure.digits and Decimal(figure.digits) in evidence.bare and figure.values[-1] != Decimal(figure.digits):
         return any(scale in figure.written for scale in evidence.scales)
     return is_counted(figure, sentence, evidence.text, evidence.numbers)
+
+
+def _is_rate(figure: Figure) -> bool:
+    """每小时 says how another figure is counted."""
+    return isinstance(figure, Number) and figure.written.startswith("每")
 
 
 def _as_shares(figure: Number) -> tuple[Decimal, ...]:

@@ -25,17 +25,13 @@ _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
 
 
 def of_other_rows(sentence: str, evidence: Evidence) -> list[Figure]:
-    """The figures of a sentence that names rows of a table, which only rows that it does not name have, or only columns
-    of another name."""
-    stated: list[Figure] = [one for one in figures(sentence) if _is_stated(one) and is_in(one, sentence, evidence)]
-    folded = fold(sentence)
+    """The figures of a sentence that names rows of a table, which only rows that it does not name have."""
+    stated, folded = _stated_in(sentence, evidence), fold(sentence)
     for text in evidence.with_units if stated else ():
         for lines in tables(text):
             others = unnamed_rows(lines, folded)
             if not others:
                 continue
-            if misled := [one for one in stated if _is_of_other_column(one, lines, others, folded)]:
-                return misled
             rest = Evidence(
                 tuple(_without(one, others) if one == text else one for one in evidence.with_units), evidence.names
             )
@@ -45,6 +41,21 @@ def of_other_rows(sentence: str, evidence: Evidence) -> list[Figure]:
             if wrong:
                 return wrong
     return []
+
+
+def of_other_columns(sentence: str, evidence: Evidence) -> list[Figure]:
+    """The figures of a sentence that names a row and a column, which only columns of another name have."""
+    stated, folded = _stated_in(sentence, evidence), fold(sentence)
+    for text in evidence.with_units if stated else ():
+        for lines in tables(text):
+            others = unnamed_rows(lines, folded)
+            if others and (misled := [one for one in stated if _is_of_other_column(one, lines, others, folded)]):
+                return misled
+    return []
+
+
+def _stated_in(sentence: str, evidence: Evidence) -> list[Figure]:
+    return [one for one in figures(sentence) if _is_stated(one) and is_in(one, sentence, evidence)]
 
 
 def of_other_cells(sentence: str, evidence: Evidence) -> list[Figure]:

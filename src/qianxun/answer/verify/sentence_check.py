@@ -9,16 +9,17 @@ from typing import Final
 
 from qianxun.answer.dates import date_of
 from qianxun.answer.verify.citations import Sentence
-from qianxun.answer.verify.contradiction import contradicted
-from qianxun.answer.verify.grounding import Evidence, is_in, is_instead, ungrounded, unsupported
+from qianxun.answer.verify.contradiction import Opposite, contradicted
+from qianxun.answer.verify.derivation import is_computing
+from qianxun.answer.verify.grounding import Evidence, Ungrounded, is_in, is_instead, ungrounded, unsupported
 from qianxun.answer.verify.near_copies import altered
 from qianxun.answer.verify.other_names import of_another_name
 from qianxun.answer.verify.parallel_clauses import exchanged
 from qianxun.answer.verify.row_cells import contradicted_by_row
-from qianxun.answer.verify.row_figures import figures_of_named_rows, of_other_cells, of_other_rows
+from qianxun.answer.verify.row_figures import figures_of_named_rows, of_other_cells, of_other_columns, of_other_rows
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
 from qianxun.text.chinese import fold, grams
-from qianxun.text.figures import Day, Figure, figures
+from qianxun.text.figures import Figure, figures
 
 _TAKEN: Final = 0.6  # of a sentence's pairs of characters are in a passage: it is taken from there
 _FOUND: Final = 0.5  # of a sentence's characters are in what it cites: that speaks of the same matter
@@ -91,25 +92,23 @@ def check(
     cited = _cited(sentence, checked, passages, around, row_query)
     all_cited = cited or around
     evidence = _evidence(all_cited, today)
-    of_rows = figures_of_named_rows(checked, evidence)
-    figures_found = ungrounded(checked, evidence, row_query, of_rows)
-    wrong = figures_found.wrong or of_other_rows(checked, evidence) or of_other_cells(checked, evidence)
-    if read_as is not None:  # a row of a table says of nothing that it is worked out
-        wrong = wrong or figures_found.doubtful
+    uncited = _evidence([passage for passage in passages if passage not in all_cited]) if all_cited else None
+    found = ungrounded(checked, evidence, row_query, figures_of_named_rows(checked, evidence), uncited)
+    wrong = found.wrong or of_other_columns(checked, evidence) or of_other_cells(checked, evidence)
+    if read_as is not None:  # a cell is copied, unless its column says that it is worked out
+        wrong = wrong or [*found.displaced, *(one for one in found.derived if not is_computing(one, checked))]
     if wrong:
-        figures_ = "、".join(dict.fromkeys(figure.written for figure in wrong))
         if all_cited and all(_is_in_query(figure, query, checked, evidence) for figure in wrong):
-            flag = Flag("unsupported_number", text, f"问题里的 {figures_} 在所引资料中没有写明")
+            flag = Flag("unsupported_number", text, f"问题里的 {_written(wrong)} 在所引资料中没有写明")
             return Checked(all_cited, (*sentence.flags, flag))
-        reason = f"所引资料中没有 {figures_}" if all_cited else f"没有引用资料，无从核对 {figures_}"
+        reason = f"所引资料中没有 {_written(wrong)}" if all_cited else f"没有引用资料，无从核对 {_written(wrong)}"
         return Checked((), (*sentence.flags, Flag("unsupported_number", text, reason)), accepted=False)
-    can_contradict = all_cited and read_as is None and not declines(text)
-    if can_contradict and (opposite := _opposite(checked, evidence, query)):
-        flag = Flag("contradicted", text, f"所引资料说的相反：{opposite}")
-        return Checked((), (*sentence.flags, flag), accepted=False, evidence=opposite)
-    if figures_found.doubtful and all_cited:
-        written = "、".join(dict.fromkeys(figure.written for figure in figures_found.doubtful))
-        flag = Flag("unsupported_number", text, f"所引资料中没有 {written}，可能是算出来的，没有核实")
+    if all_cited and read_as is None and not declines(text) and (against := _opposite(checked, evidence, query)):
+        flag = Flag("contradicted", text, f"所引资料说的{'' if against.is_copied else '可能'}相反：{against.clause}")
+        sources = () if against.is_copied else all_cited
+        return Checked(sources, (*sentence.flags, flag), accepted=not against.is_copied, evidence=against.clause)
+    if all_cited and (reason := _doubt(found, of_other_rows(checked, evidence))):
+        flag = Flag("unsupported_number", text, reason)
         return Checked(all_cited, (*sentence.flags, flag), evidence=_evidence_of(checked, all_cited))
     if cited or declines(text) or _LEADS_ON.search(text) or _HEADS.match(text):
         is_found = declines(text) or _is_found(checked, evidence)
@@ -140,15 +139,30 @@ def _is_found(text: str, evidence: Evidence) -> bool:
     return sum(mark in known for mark in own) >= _FOUND * len(own)
 
 
-def _opposite(text: str, evidence: Evidence, query: str) -> str:
-    """What the sources say instead; "" where nothing contradicts a sentence."""
-    return (
-        altered(text, evidence.texts)
-        or contradicted(text, evidence.texts, query)
-        or contradicted_by_row(text, evidence.texts)
-        or of_another_name(text, evidence.texts)
-        or exchanged(text, evidence.texts)
+def _opposite(text: str, evidence: Evidence, query: str) -> Opposite | None:
+    """A copied clause with one thing altered, the cell of a row that is named, or what is told in other words."""
+    copied = (
+        altered(text, evidence.texts) or exchanged(text, evidence.texts) or contradicted_by_row(text, evidence.texts)
     )
+    if copied:
+        return Opposite(copied, is_copied=True)
+    if found := contradicted(text, evidence.texts, query):
+        return found
+    other = of_another_name(text, evidence.texts)
+    return Opposite(other) if other else None
+
+
+def _doubt(found: Ungrounded, of_rows: Sequence[Figure]) -> str:
+    """Why figures are not certain that are not surely wrong."""
+    derived = f"所引资料中没有 {_written(found.derived)}，可能是算出来的，没有核实" if found.derived else ""
+    others = (*found.displaced, *of_rows)
+    displaced = f"{_written(others)} 在所引资料中像是别的，请核对" if others else ""
+    elsewhere = f"{_written(found.elsewhere)} 不在所引的资料中，在另一段资料中" if found.elsewhere else ""
+    return "；".join(filter(None, (derived, displaced, elsewhere)))
+
+
+def _written(found: Sequence[Figure]) -> str:
+    return "、".join(dict.fromkeys(figure.written for figure in found))
 
 
 def _evidence_of(text: str, cited: Sequence[Passage]) -> str:
@@ -160,9 +174,9 @@ def _evidence_of(text: str, cited: Sequence[Passage]) -> str:
 
 
 def _is_in_query(figure: Figure, query: str, text: str, evidence: Evidence) -> bool:
-    """A year or a date of the question, repeated in the answer, where no source has another in the same words."""
-    is_dated = isinstance(figure, Day) and figure.year is not None
-    return is_dated and is_in(figure, "", Evidence.of((query,))) and not is_instead(figure, text, evidence)
+    """A figure of the question, repeated in the answer, where no source has another in the same words."""
+    is_there = bool(query) and is_in(figure, "", Evidence.of((query,)))
+    return is_there and not is_instead(figure, text, evidence)
 
 
 def _evidence(cited: Sequence[Passage], today: str = "") -> Evidence:
