@@ -53,7 +53,7 @@ async def trim_regularly(seconds: float = REGULAR_SECONDS) -> None:
     thousands of requests, between whatever else comes and goes, and what is free around it cannot be given back."""
     while True:
         await asyncio.sleep(seconds)
-        forget_texts()
+        forget_texts(lasting=False)
         await asyncio.to_thread(trim)
 
 
