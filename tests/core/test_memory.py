@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from qianxun.core.system import memory
+from qianxun.core.system.cache import cached_texts
 from qianxun.core.system.memory import ARENAS, trim_regularly
 
 COUNTED = """
@@ -40,6 +41,30 @@ def test_threads_share_few_pools() -> None:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.count("<heap nr")
 
     assert heaps("limited") <= ARENAS < heaps("usual")
+
+
+def test_what_was_computed_from_texts_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But the names that every question is compared with do."""
+    computed: list[str] = []
+
+    def computing(text: str) -> int:
+        computed.append(text)
+        return len(text)
+
+    length, length_of_name = cached_texts(10)(computing), cached_texts(10, lasting=True)(computing)
+
+    async def story() -> None:
+        loop, trimmed = asyncio.get_running_loop(), asyncio.Event()
+        monkeypatch.setattr(memory, "trim", lambda: loop.call_soon_threadsafe(trimmed.set))
+        assert length("比例") == length("比例") == length_of_name("列名") == 2
+        assert computed == ["比例", "列名"]
+        running = asyncio.create_task(trim_regularly(0.001))
+        await asyncio.wait_for(trimmed.wait(), 60)
+        running.cancel()
+        assert length("比例") == length_of_name("列名") == 2
+        assert computed == ["比例", "列名", "比例"]
+
+    asyncio.run(story())
 
 
 def test_what_is_free_is_given_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

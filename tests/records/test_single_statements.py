@@ -14,6 +14,7 @@ from qianxun.core.types import LOCAL_TENANT
 from qianxun.records import IDLE, Records, bases
 from qianxun.records.chunks import CHUNK, _existing_query, _page_query, table_share
 from qianxun.records.database.change_mark import change_mark
+from qianxun.records.database.open import open_database, sqlite_url
 from qianxun.records.database.restrict import restricted
 from qianxun.records.database.statements import insert_rows
 from qianxun.records.schema import ChunkRow, TableRow, VectorRow, VersionRow
@@ -150,3 +151,15 @@ def test_the_share_of_tables_takes_no_longer_in_a_larger_base(tmp_path: Path) ->
             steps.append(len(taken))
     records.close()
     assert steps[1] <= 1.5 * steps[0]
+
+
+def test_sqlite_reads_with_the_connection_that_was_used_last(tmp_path: Path) -> None:
+    """Its pages are in memory: by turns each of five read them anew, at twice the processor time."""
+    engine = open_database(sqlite_url(tmp_path / "records.db"))
+    first, last = engine.connect(), engine.connect()
+    used = last.connection.driver_connection
+    first.close()
+    last.close()
+    with engine.connect() as again:
+        assert again.connection.driver_connection is used
+    engine.dispose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,8 @@ def test_all_open_bases_share_one_bounded_memory_of_chunks() -> None:
         cache.put(7, _chunk(7, f"第 {number} 库"))
     assert [cache.get(7).text for cache in caches] == ["第 0 库", "第 1 库", "第 2 库"]
     assert caches[0].at(1) is caches[0]
-    assert caches[0].at(2).get(7) is None
+    caches[0] = caches[0].at(2)
+    assert caches[0].get(7) is None
     for key in range(1_000):
         caches[key % 3].put(key, _chunk(key, "长" * 500))
         caches[key % 3].folded(_chunk(key, "长" * 500))
@@ -107,6 +109,19 @@ def test_chunks_that_a_write_outdated_leave_memory_with_the_next_state() -> None
     assert first.at(2).get(7) is None
     assert (len(memory.chunks), len(memory.folded)) == (10, 10)
     assert other.get(7) is not None
+
+
+@pytest.mark.parametrize("outdate", [lambda cache: cache.at(2), ChunkCache.emptied], ids=["a write", "a purge"])
+def test_a_search_under_way_leaves_nothing_of_an_outdated_state(outdate: Callable[[ChunkCache], ChunkCache]) -> None:
+    """Its chunks would stay until they are displaced, those of a purged document among them."""
+    memory = ChunkMemory()
+    before = ChunkCache(memory, 1)
+    now = outdate(before)
+    before.put(7, _chunk(7, "报销比例为八成"))
+    before.folded(_chunk(7, "报销比例为八成"))
+    assert len(memory.chunks) == len(memory.folded) == 0
+    now.put(7, _chunk(7, "报销比例为九成"))
+    assert now.get(7) is not None
 
 
 def _chunk(key: int, text: str) -> Chunk:

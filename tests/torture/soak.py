@@ -17,13 +17,15 @@ import httpx
 import numpy as np
 import psutil
 
+from qianxun.core.system.memory import REGULAR_SECONDS
 from tests.http.served import BASES, running
 
 MOST_MEGABYTES_AN_HOUR = 1.0
 WARMING_MINUTES, WARMING_SHARE = 10.0, 1 / 2  # of a shorter time this share
-WARMING_CALLS = 15_000  # caches fill by calls (the largest after 14,000): on a busy machine ten minutes are too few
-SAMPLE_SECONDS = 2.0
-REST_SECONDS = 180.0  # within which there is a moment of rest: columns are rewritten every 5,000 calls or so
+WARMING_CALLS = 15_000  # what fills does so by calls (the last of it after 14,000): ten busy minutes are too few
+SAMPLE_SECONDS = 1.0
+WORK_SECONDS = 150.0  # between two rests
+REST_SECONDS = REGULAR_SECONDS + 5  # so that the service has given back what was free when the last call had ended
 LEAST_RESTS = 5  # that a slope is fitted to
 DOCUMENTS = 200  # that are written again and again, and deleted; and as many files, which are uploaded again and again
 WORDS = (
@@ -46,20 +48,11 @@ WORDS = (
 
 @dataclass(frozen=True)
 class Soak:
+    """The samples are taken at rest: what searches take for a moment, up to 25 MB, is no growth, and hides one."""
+
     samples: Sequence[tuple[float, float, int]]  # seconds, megabytes, calls
     calls: int
     failures: Sequence[str]  # what was called, and what it was answered with
-
-    @property
-    def rests(self) -> list[tuple[float, float, int]]:
-        """The sample of every three minutes with the least memory. Columns grow by what was deleted until they are
-        rewritten, and searches take what they need for a moment: up to 25 MB that is no growth, and hides one."""
-        least: dict[int, tuple[float, float, int]] = {}
-        for sample in self.samples:
-            period = int(sample[0] // REST_SECONDS)
-            if period not in least or sample[1] < least[period][1]:
-                least[period] = sample
-        return list(least.values())
 
     def an_hour(self, after: float) -> float:
         """Megabytes an hour, after so many seconds."""
@@ -70,10 +63,10 @@ class Soak:
         return self._slope(after, 2) * 10_000
 
     def _slope(self, after: float, by: int) -> float:
-        """Fitted to the moments of rest after so many seconds and `WARMING_CALLS`: the median of the slopes between any
-        two of them (Theil-Sen), which a few collections of garbage do not bend. Not a number where the machine was too
-        busy for as many calls."""
-        late = np.array([sample for sample in self.rests if sample[0] >= after and sample[2] >= WARMING_CALLS])
+        """Fitted to the samples after so many seconds and `WARMING_CALLS`: the median of the slopes between any two of
+        them that are not next to each other (Theil-Sen), which a few columns that wait to be rewritten do not bend.
+        Not a number where the machine was too busy for as many calls."""
+        late = np.array([sample for sample in self.samples if sample[0] >= after and sample[2] >= WARMING_CALLS])
         if len(late) < LEAST_RESTS:
             return math.nan
         first, second = np.triu_indices(len(late), max(1, len(late) // 4))
@@ -106,11 +99,14 @@ async def _work(url: str, process: psutil.Process, seconds: float, seed: int) ->
     calls = 0
     async with httpx.AsyncClient(base_url=url, timeout=120, trust_env=False) as http:
         bases = [await _base(http, number, chance) for number in range(3)]
+        working = asyncio.Event()
+        working.set()
         began = time.monotonic()
 
         async def go_on() -> None:
             nonlocal calls
             while time.monotonic() - began < seconds:
+                await working.wait()
                 answer = await _call(http, chance.choice(bases), chance)
                 calls += 1
                 if answer.status_code >= 500:
@@ -119,15 +115,25 @@ async def _work(url: str, process: psutil.Process, seconds: float, seed: int) ->
 
         async def sample() -> None:
             while time.monotonic() - began < seconds:
-                samples.append((time.monotonic() - began, process.memory_info().rss / 2**20, calls))
-                if len(samples) % 30 == 0:
-                    now, least = samples[-1], min(one[1] for one in samples[-30:])
-                    sys.stdout.write(f"  {now[0] / 60:.0f} min: {now[1]:.1f} MB, {least:.1f} at rest, {calls} calls\n")
-                    sys.stdout.flush()
-                await asyncio.sleep(SAMPLE_SECONDS)
+                await asyncio.sleep(WORK_SECONDS)
+                working.clear()
+                least = await _least(process, REST_SECONDS)
+                working.set()
+                samples.append((time.monotonic() - began, least, calls))
+                sys.stdout.write(f"  {samples[-1][0] / 60:.0f} min: {least:.1f} MB, {calls} calls\n")
+                sys.stdout.flush()
 
         await asyncio.gather(sample(), *(go_on() for _ in range(4)))
     return Soak(samples, calls, failures)
+
+
+async def _least(process: psutil.Process, seconds: float) -> float:
+    """Megabytes, at the best moment of a rest."""
+    ends, least = time.monotonic() + seconds, math.inf
+    while time.monotonic() < ends:
+        await asyncio.sleep(SAMPLE_SECONDS)
+        least = min(least, process.memory_info().rss / 2**20)
+    return least
 
 
 def _failure(answer: httpx.Response) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import count
-from typing import Final
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection
 
@@ -19,6 +19,8 @@ from qianxun.core.types import Chunk
 from qianxun.records import chunks
 from qianxun.records.database.change_mark import ChangeMark, change_mark
 from qianxun.text.chinese import fold
+
+Stored = TypeVar("Stored")
 
 MOST_BYTES: Final = 24 * MIB  # of all bases: what some questions and their other wordings look at
 MOST_SEEN: Final = 2_000  # keys of a base
@@ -50,18 +52,21 @@ class ChunkCache:
         self._state = state  # of the records, as `records.bases.generation` counts it
         self._memory = memory or ChunkMemory()
         self._number = next(self._memory.numbers)
+        self._is_outdated = False
         self._there: tuple[ChangeMark | None, set[int]] = (None, set())  # keys that were there at this mark
 
     def at(self, state: int) -> ChunkCache:
         """This one, if it is of that state of the records; else an empty one to take its place, and nothing of this one
-        is left in memory but what searches that are under way still add."""
+        is left in memory, also of what searches that are under way still read."""
         if state == self._state:
             return self
+        self._is_outdated = True
         self._memory.remove(self._number)
         return ChunkCache(self._memory, state)
 
     def emptied(self) -> ChunkCache:
         """One to take its place, with nothing left in memory of this base or any other: a purge is rare."""
+        self._is_outdated = True
         self._memory.clear()
         return ChunkCache(self._memory)
 
@@ -69,7 +74,7 @@ class ChunkCache:
         return self._memory.chunks.get((self._number, key))
 
     def put(self, key: int, chunk: Chunk) -> None:
-        self._memory.chunks.put((self._number, key), chunk)
+        self._store(self._memory.chunks, key, chunk)
 
     def read(self, tx: Connection, knowledge_base: int, keys: Sequence[int]) -> dict[int, Chunk]:
         """`records.chunks.by_keys`; what it finds is here from then on."""
@@ -97,12 +102,17 @@ class ChunkCache:
 
     def folded(self, chunk: Chunk) -> str:
         """The chunk's text as words are looked for in it."""
-        at = (self._number, chunk.key)
-        found = self._memory.folded.get(at)
+        found = self._memory.folded.get((self._number, chunk.key))
         if found is None:
             found = fold(chunk.text)
-            self._memory.folded.put(at, found)
+            self._store(self._memory.folded, chunk.key, found)
         return found
+
+    def _store(self, cache: LRUCache[tuple[int, int], Stored], key: int, value: Stored) -> None:
+        """Nothing, once this one is outdated: nobody would look for it, and it would stay until it was displaced."""
+        cache.put((self._number, key), value)
+        if self._is_outdated:  # looked at afterwards: whoever sets it empties the cache after that
+            cache.put((self._number, key), value, seconds=0)
 
 
 def _chunk_bytes(_: tuple[int, int], chunk: Chunk) -> int:

@@ -72,7 +72,7 @@ def match(name: str, text: str) -> Match:
     return Match(mask, matched, sum(mark.isalnum() for mark in name) or 1, rest=rest)
 
 
-@cached_texts(50_000, longest=40)  # about a kilobyte each
+@cached_texts(50_000, longest=40, lasting=True)  # about a kilobyte each
 def _unmatched(name: str) -> tuple[frozenset[str], Match]:
     """The pairs of characters of a name, and its match with a question that has none of them."""
     length = sum(mark.isalnum() for mark in name) or 1

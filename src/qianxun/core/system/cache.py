@@ -100,13 +100,14 @@ class LRUCache(Generic[K, V]):
             self._bytes -= found[1]
 
 
-def cached_texts(entries: int, longest: int = LONGEST_TEXT) -> Callable[[F], F]:
+def cached_texts(entries: int, longest: int = LONGEST_TEXT, *, lasting: bool = False) -> Callable[[F], F]:
     """`lru_cache` for a pure function whose last argument is a text of a document. A longer one than ``longest`` is
-    computed every time: a bound on the number of texts alone is none on memory."""
+    computed every time: a bound on the number of texts alone is none on memory. ``lasting`` for what is compared with
+    every question, such as the names of all tables."""
 
     def decorate(function: F) -> F:
         lru = lru_cache(maxsize=entries)(function)
-        _text_caches.append(lru.cache_clear)
+        _text_caches.append((lru.cache_clear, lasting))
 
         @wraps(function)
         def call(*given: Any) -> Any:
@@ -118,13 +119,15 @@ def cached_texts(entries: int, longest: int = LONGEST_TEXT) -> Callable[[F], F]:
     return decorate
 
 
-_text_caches: list[Callable[[], None]] = []  # how each is emptied
+_text_caches: list[tuple[Callable[[], None], bool]] = []  # how each is emptied, and whether it is a lasting one
 
 
-def forget_texts() -> None:
-    """Empties what `cached_texts` remembers: texts that were purged are not to be in memory, either."""
-    for clear in _text_caches:
-        clear()
+def forget_texts(*, lasting: bool = True) -> None:
+    """Empties what `cached_texts` remembers: texts that were purged are not to be in memory, either. Not what is
+    ``lasting``, if that is false: to compute it again for 50,000 names of columns takes half a second."""
+    for clear, is_lasting in _text_caches:
+        if lasting or not is_lasting:
+            clear()
 
 
 def answer_prefix(knowledge_base: int) -> str:

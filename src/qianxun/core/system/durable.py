@@ -10,8 +10,12 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
+from typing import Final
+
+THREADS: Final = 8  # a batch of an index has as many files
 
 
 def sync(paths: Iterable[Path]) -> None:
@@ -21,8 +25,17 @@ def sync(paths: Iterable[Path]) -> None:
         for path in known:
             _sync_one(path)
         return
-    with ThreadPoolExecutor(max_workers=len(known)) as pool:
-        list(pool.map(_sync_one, known))
+    list(_threads().map(_sync_one, known))
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """They last: with threads of its own for each batch of an index, more than half of all that a service started were
+    for this."""
+    return ThreadPoolExecutor(THREADS, "qianxun-sync")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child has none of the threads
 
 
 def _sync_one(path: Path) -> None:

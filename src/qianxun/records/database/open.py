@@ -108,7 +108,8 @@ def connect(url: str, reach: Reach = USUAL) -> Engine:
     """An engine for the URL; no connection is made yet. Raises BadSettings or MissingExtra."""
     parsed = parse(url)
     server = server_of(parsed.get_backend_name())
-    options = server.arguments(parsed, reach) if server is not None else {}
+    # To SQLite the connection that was used last: its pages are in memory. By turns each reads them anew.
+    options = server.arguments(parsed, reach) if server is not None else {"pool_use_lifo": True}
     address = server.address(parsed) if server is not None else parsed
     try:
         # Parameters are user data: an error that quotes them would carry it into logs.

@@ -257,17 +257,17 @@ def _shared(text: str, other: str) -> set[int]:
 # A question is compared with dozens of titles, and the same titles with every question.
 
 
-@cached_texts(2_048, longest=200)
+@cached_texts(2_048, longest=200, lasting=True)
 def _letters(text: str) -> frozenset[int]:
     return frozenset([at for at, character in enumerate(text) if character.isalnum()])
 
 
-@cached_texts(2_048, longest=200)
+@cached_texts(2_048, longest=200, lasting=True)
 def _pairs(text: str) -> tuple[str, ...]:
     return tuple([text[at : at + 2] for at in range(len(text) - 1)])
 
 
-@cached_texts(2_048, longest=200)
+@cached_texts(2_048, longest=200, lasting=True)
 def _distinct_pairs(text: str) -> frozenset[str]:
     return frozenset(_pairs(text))
 
