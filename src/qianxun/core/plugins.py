@@ -52,7 +52,7 @@ OWN_NAMES: Final[Mapping[str, frozenset[str]]] = {
 OWN_FORMATS: Final = frozenset({
     ".txt", ".text", ".log", ".md", ".markdown", ".mdx", ".html", ".htm", ".xhtml", ".csv", ".tsv", ".json", ".jsonl",
     ".ndjson", ".pdf", ".docx", ".docm", ".pptx", ".pptm", ".xlsx", ".xlsm", ".png", ".jpg", ".jpeg", ".bmp", ".webp",
-    ".gif", ".eml",
+    ".gif", ".eml", ".mht", ".mhtml",
 })  # fmt: skip
 MODEL_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "index": ("open", "build", "switch", "drop"),

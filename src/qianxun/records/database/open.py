@@ -108,8 +108,9 @@ def connect(url: str, reach: Reach = USUAL) -> Engine:
     """An engine for the URL; no connection is made yet. Raises BadSettings or MissingExtra."""
     parsed = parse(url)
     server = server_of(parsed.get_backend_name())
-    # To SQLite the connection that was used last: its pages are in memory. By turns each reads them anew.
-    options = server.arguments(parsed, reach) if server is not None else {"pool_use_lifo": True}
+    # To a file of SQLite the connection that was used last: its pages are in memory. By turns each reads them anew.
+    last_used = {"pool_use_lifo": True} if parsed.database not in (None, "", ":memory:") else {}
+    options = server.arguments(parsed, reach) if server is not None else last_used
     address = server.address(parsed) if server is not None else parsed
     try:
         # Parameters are user data: an error that quotes them would carry it into logs.
