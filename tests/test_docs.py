@@ -56,8 +56,16 @@ def test_files_of_the_code_that_documents_name_are_there() -> None:
 
 def test_links_between_documents_lead_somewhere() -> None:
     for page in [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} → {target}"
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text("utf-8")):
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} → {target}"
+            assert not anchor or anchor in _anchors(there), f"{page.name} → {target}#{anchor}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """Of its headings, as GitHub makes them."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+    return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in re.findall(r"^#+ (.*)", prose, re.M)}
 
 
 def test_the_page_on_scores_tells_the_numbers_in_force() -> None:
