@@ -93,3 +93,11 @@ def test_every_decision_has_a_measurement() -> None:
     for page in pages:
         assert re.search(r"\d", page.read_text("utf-8").split("\n", 1)[1]), page.name
         assert "benchmarks" in page.read_text("utf-8") or "python" in page.read_text("utf-8"), page.name
+
+
+def test_values_that_the_data_model_names_are_there() -> None:
+    written = (DOCS / "datamodel.md").read_text("utf-8")
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "src" / "qianxun").rglob("*.py"))
+    defined = set(re.findall(r"^\s*(?:class |)([A-Z]\w+)(?:\[|\(|:| =)", sources, re.M))
+    named = set(re.findall(r"`((?:[A-Z][a-z]+)+)`", written))
+    assert sorted(named - defined) == []
