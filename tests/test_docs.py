@@ -95,6 +95,11 @@ def test_every_decision_has_a_measurement() -> None:
         assert "benchmarks" in page.read_text("utf-8") or "python" in page.read_text("utf-8"), page.name
 
 
+def test_every_decision_is_in_the_list_of_them() -> None:
+    listed = re.findall(r"\]\((\d[^)]+)\)", (DOCS / "decisions" / "README.md").read_text("utf-8"))
+    assert sorted(listed) == sorted(page.name for page in (DOCS / "decisions").glob("[0-9]*.md"))
+
+
 def test_values_that_the_data_model_names_are_there() -> None:
     written = (DOCS / "datamodel.md").read_text("utf-8")
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "src" / "qianxun").rglob("*.py"))
