@@ -56,8 +56,16 @@ def test_files_of_the_code_that_documents_name_are_there() -> None:
 
 def test_links_between_documents_lead_somewhere() -> None:
     for page in [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} → {target}"
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", page.read_text("utf-8")):
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} → {target}"
+            assert not anchor or anchor in _anchors(there), f"{page.name} → {target}#{anchor}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """Of its headings, as GitHub makes them."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+    return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in re.findall(r"^#+ (.*)", prose, re.M)}
 
 
 def test_the_page_on_scores_tells_the_numbers_in_force() -> None:
@@ -85,3 +93,16 @@ def test_every_decision_has_a_measurement() -> None:
     for page in pages:
         assert re.search(r"\d", page.read_text("utf-8").split("\n", 1)[1]), page.name
         assert "benchmarks" in page.read_text("utf-8") or "python" in page.read_text("utf-8"), page.name
+
+
+def test_every_decision_is_in_the_list_of_them() -> None:
+    listed = re.findall(r"\]\((\d[^)]+)\)", (DOCS / "decisions" / "README.md").read_text("utf-8"))
+    assert sorted(listed) == sorted(page.name for page in (DOCS / "decisions").glob("[0-9]*.md"))
+
+
+def test_values_that_the_data_model_names_are_there() -> None:
+    written = (DOCS / "datamodel.md").read_text("utf-8")
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "src" / "qianxun").rglob("*.py"))
+    defined = set(re.findall(r"^\s*(?:class |)([A-Z]\w+)(?:\[|\(|:| =)", sources, re.M))
+    named = set(re.findall(r"`((?:[A-Z][a-z]+)+)`", written))
+    assert sorted(named - defined) == []

@@ -385,11 +385,11 @@ class AskOptions:
         Option(
             wire="check",
             in_base=True,
-            about="模型写的句子怎样核对：strict 去掉资料不支持的数字与相反的话；flag 留下并标出；off 不核对；"
+            about="模型写的句子怎样核对：strict 去掉证据确凿的错句，可疑的留下并标出；flag 全都留下并标出；off 不核对；"
             "不写则用知识库的配置（strict）",
             example="strict",
             flags=("--check",),
-            help="strict 去掉不实的句子；flag 只标出；off 不核对 · what becomes of sentences without support",
+            help="strict 去掉证据确凿的错句；flag 只标出；off 不核对 · what becomes of sentences without support",
         ),
     ] = None
     history: Annotated[

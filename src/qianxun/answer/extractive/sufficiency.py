@@ -49,7 +49,8 @@ AHEAD: Final = 0.6  # what a point of score beyond that is worth
 PROBABLE: Final = 0.75  # of what is enough: such a line is probably the place
 BARELY_ALIKE, RATHER_ALIKE = 0.55, 0.6  # cosines of a question and a line, without names: where the words fit
 # The chance that a question has its answer here, by how well the best line fits (as a share of what is enough) and by
-# how alike line and question are in meaning; fitted with one domain left out in turn (docs/quality.md).
+# how alike line and question are in meaning; fitted with one domain left out in turn
+# (docs/decisions/0025-answers-across-domains.md).
 BY_FIT, BY_MEANING, OFFSET = 3.9, 2.9, -5.9
 SURE: Final = 0.6
 CLEARLY: Final = 1.4  # of what is enough: no meaning is so unlike that it would be doubted
