@@ -55,6 +55,7 @@ MOST_FIGURES: Final = 40  # of a sentence that are each compared with all of the
 MOST_RESULTS: Final = 12  # figures of a sentence that are tried as results: what has more works nothing out
 MOST_EXAMPLES: Final = 3  # figures of a made-up case, its result among them
 ALIKE: Final = 0.75  # of the pairs of characters around a figure are around another in the source
+FOREIGN: Final = 0.25  # … and so many at most around it: the source has it for something else
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,31 @@ def ungrounded(
     copied = [
         one for one in displaced if is_instead(one, sentence, evidence) and not _may_be_result(one, sentence, evidence)
     ]
+    known = [one for one in stated if one not in missing and one not in elsewhere]
+    copied += [one for one in known if one not in copied and _is_replaced(one, sentence, evidence)]
     displaced = [one for one in displaced if one not in copied]
     return Ungrounded(tuple(copied), found.derived, tuple(displaced), tuple(elsewhere))
+
+
+def _is_same_thing(figure: Figure, known: Figure) -> bool:
+    is_ordinal = isinstance(known, Number) and known.written.startswith("第") and not figure.written.startswith("第")
+    return is_same(figure, known) and not is_ordinal
+
+
+def _is_replaced(figure: Figure, sentence: str, evidence: Evidence) -> bool:
+    """Returns True if a source has another figure in the words of the sentence, and this one where none of them is:
+    到货后9个工作日内, where it has 5个 so, and 9 for something else."""
+    if isinstance(figure, Code) or (isinstance(figure, Number) and figure.is_count):
+        return False
+    if is_computing(figure, sentence) or not is_instead(figure, sentence, evidence):
+        return False
+    places = [place for places in evidence.occurrences for place in places if _is_same_thing(figure, place.figure)]
+    clauses = [one.clause for one in occurrences(sentence) if one.figure == figure]
+    return all(_is_foreign(own, place.clause) for own in clauses for place in places)
+
+
+def _is_foreign(clause: frozenset[str], other: frozenset[str]) -> bool:
+    return bool(other) and len(clause & other) <= FOREIGN * min(len(clause), len(other))
 
 
 def _is_elsewhere(figure: Figure, sentence: str, cited: Evidence, uncited: Evidence) -> bool:
@@ -351,7 +375,7 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     if isinstance(figure, Number) and not figure.unit and evidence.shares.intersection(_as_shares(figure)):
         return True
     if isinstance(figure, Code):
-        return figure.plain in re.sub(r"[\s/-]", "", evidence.plain)
+        return _has_code(figure, evidence)
     if any(_is_amount(figure, number) or _is_cut(figure, number) for number in evidence.numbers):
         return True
     if not figure.unit and figure.digits and any(figure.digits == number.digits for number in evidence.numbers):
@@ -368,6 +392,12 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     return is_counted(figure, sentence, evidence.text, evidence.numbers)
 
 
+def _has_code(code: Code, evidence: Evidence) -> bool:
+    """A0 is not in 300A05."""
+    written = r"[\s/-]?".join(map(re.escape, code.plain))
+    return re.search(rf"(?<![a-z0-9]){written}(?![a-z0-9])", fold(evidence.text)) is not None
+
+
 def _is_rate(figure: Figure) -> bool:
     """每小时 says how another figure is counted."""
     return isinstance(figure, Number) and figure.written.startswith("每")
@@ -379,9 +409,13 @@ def _as_shares(figure: Number) -> tuple[Decimal, ...]:
 
 
 def _is_amount(figure: Number, known: Number) -> bool:
-    """Equal in value; 第八条 is no 8个月."""
+    """Equal in value; 第八条 is no 8个月, and no 8个."""
+    return not _is_ordinal_of_other(known, figure) and same_amount(figure, known)
+
+
+def _is_ordinal_of_other(known: Number, figure: Number) -> bool:
     is_ordinal = known.written.startswith("第") and not figure.written.startswith("第")
-    return not (is_ordinal and measured(figure.unit)) and same_amount(figure, known)
+    return is_ordinal and bool(figure.unit) and figure.unit != known.unit
 
 
 def _is_cut(figure: Number, known: Number) -> bool:
