@@ -50,6 +50,7 @@ _SENTENCES: Final = re.compile(r"[。！？!?\n]")
 _SUPPOSES: Final = re.compile(
     "如果|如[^何此同下]|若|假[如设使]|要是|的话|比如|例如|譬如|倘|即使|哪怕|(?:以|按)[^，。]{1,12}(?:为例|计算|算)"
 )
+_SECTIONS: Final = frozenset(["章", "节", "条", "款", "项", "点", "页"])
 COPIED: Final = 0.9  # of all that is around it: a sentence of the source with another figure
 MOST_FIGURES: Final = 40  # of a sentence that are each compared with all of the evidence: more take seconds
 MOST_RESULTS: Final = 12  # figures of a sentence that are tried as results: what has more works nothing out
@@ -190,7 +191,7 @@ def ungrounded(
 
 
 def _is_same_thing(figure: Figure, known: Figure) -> bool:
-    is_ordinal = isinstance(known, Number) and known.written.startswith("第") and not figure.written.startswith("第")
+    is_ordinal = isinstance(known, Number) and isinstance(figure, Number) and _is_ordinal_of_other(known, figure)
     return is_same(figure, known) and not is_ordinal
 
 
@@ -378,6 +379,8 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         return _has_code(figure, evidence)
     if any(_is_amount(figure, number) or _is_cut(figure, number) for number in evidence.numbers):
         return True
+    if figure.unit in _SECTIONS and _verbatim(figure.digits, evidence.plain):  # 见3.5节: the number of a heading
+        return True
     if not figure.unit and figure.digits and any(figure.digits == number.digits for number in evidence.numbers):
         return True  # the unit is in the head of the column
     is_rate = _is_rate(figure) or (figure.values[0] == 1 and bool(measured(figure.unit)))  # 一吨35元
@@ -415,7 +418,7 @@ def _is_amount(figure: Number, known: Number) -> bool:
 
 def _is_ordinal_of_other(known: Number, figure: Number) -> bool:
     is_ordinal = known.written.startswith("第") and not figure.written.startswith("第")
-    return is_ordinal and bool(figure.unit) and figure.unit != known.unit
+    return is_ordinal and bool(figure.unit) and not known.written.endswith(figure.unit)
 
 
 def _is_cut(figure: Number, known: Number) -> bool:
