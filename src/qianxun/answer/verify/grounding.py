@@ -171,8 +171,8 @@ def ungrounded(
         return Ungrounded(tuple(one for one in stated if not _verbatim(one.written, evidence.plain)))
     if wrong := [one for one in stated if is_miscalculated(one, sentence, evidence.figures, evidence.text)]:
         return Ungrounded(tuple(wrong))
-    missing = [figure for figure in stated if not is_in(figure, sentence, evidence)]
-    missing = [one for one in missing if not _is_rounded(one, sentence, evidence)]
+    known = [figure for figure in stated if is_in(figure, sentence, evidence)]
+    missing = [one for one in stated if one not in known and not _is_rounded(one, sentence, evidence)]
     elsewhere = [one for one in missing if uncited is not None and _is_elsewhere(one, sentence, evidence, uncited)]
     missing = [one for one in missing if one not in elsewhere]
     found = _not_worked_out(missing, sentence, evidence, of_rows)
@@ -184,7 +184,6 @@ def ungrounded(
     copied = [
         one for one in displaced if is_instead(one, sentence, evidence) and not _may_be_result(one, sentence, evidence)
     ]
-    known = [one for one in stated if one not in missing and one not in elsewhere]
     copied += [one for one in known if one not in copied and _is_replaced(one, sentence, evidence)]
     displaced = [one for one in displaced if one not in copied]
     return Ungrounded(tuple(copied), found.derived, tuple(displaced), tuple(elsewhere))
@@ -204,6 +203,8 @@ def _is_replaced(figure: Figure, sentence: str, evidence: Evidence) -> bool:
         return False
     places = [place for places in evidence.occurrences for place in places if _is_same_thing(figure, place.figure)]
     clauses = [one.clause for one in occurrences(sentence) if one.figure == figure]
+    if not places and isinstance(figure, Number) and any(_is_cut(figure, number) for number in evidence.numbers):
+        return False
     return all(_is_foreign(own, place.clause) for own in clauses for place in places)
 
 
