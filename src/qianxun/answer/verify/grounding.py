@@ -50,11 +50,13 @@ _SENTENCES: Final = re.compile(r"[。！？!?\n]")
 _SUPPOSES: Final = re.compile(
     "如果|如[^何此同下]|若|假[如设使]|要是|的话|比如|例如|譬如|倘|即使|哪怕|(?:以|按)[^，。]{1,12}(?:为例|计算|算)"
 )
+_SECTIONS: Final = frozenset(["章", "节", "条", "款", "项", "点", "页"])
 COPIED: Final = 0.9  # of all that is around it: a sentence of the source with another figure
 MOST_FIGURES: Final = 40  # of a sentence that are each compared with all of the evidence: more take seconds
 MOST_RESULTS: Final = 12  # figures of a sentence that are tried as results: what has more works nothing out
 MOST_EXAMPLES: Final = 3  # figures of a made-up case, its result among them
 ALIKE: Final = 0.75  # of the pairs of characters around a figure are around another in the source
+FOREIGN: Final = 0.25  # … and so many at most around it: the source has it for something else
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,8 @@ def ungrounded(
         return Ungrounded(tuple(one for one in stated if not _verbatim(one.written, evidence.plain)))
     if wrong := [one for one in stated if is_miscalculated(one, sentence, evidence.figures, evidence.text)]:
         return Ungrounded(tuple(wrong))
-    missing = [figure for figure in stated if not is_in(figure, sentence, evidence)]
-    missing = [one for one in missing if not _is_rounded(one, sentence, evidence)]
+    known = [figure for figure in stated if is_in(figure, sentence, evidence)]
+    missing = [one for one in stated if one not in known and not _is_rounded(one, sentence, evidence)]
     elsewhere = [one for one in missing if uncited is not None and _is_elsewhere(one, sentence, evidence, uncited)]
     missing = [one for one in missing if one not in elsewhere]
     found = _not_worked_out(missing, sentence, evidence, of_rows)
@@ -182,8 +184,32 @@ def ungrounded(
     copied = [
         one for one in displaced if is_instead(one, sentence, evidence) and not _may_be_result(one, sentence, evidence)
     ]
+    copied += [one for one in known if one not in copied and _is_replaced(one, sentence, evidence)]
     displaced = [one for one in displaced if one not in copied]
     return Ungrounded(tuple(copied), found.derived, tuple(displaced), tuple(elsewhere))
+
+
+def _is_same_thing(figure: Figure, known: Figure) -> bool:
+    is_ordinal = isinstance(known, Number) and isinstance(figure, Number) and _is_ordinal_of_other(known, figure)
+    return is_same(figure, known) and not is_ordinal
+
+
+def _is_replaced(figure: Figure, sentence: str, evidence: Evidence) -> bool:
+    """Returns True if a source has another figure in the words of the sentence, and this one where none of them is:
+    到货后9个工作日内, where it has 5个 so, and 9 for something else."""
+    if isinstance(figure, Code) or (isinstance(figure, Number) and figure.is_count):
+        return False
+    if is_computing(figure, sentence) or not is_instead(figure, sentence, evidence):
+        return False
+    places = [place for places in evidence.occurrences for place in places if _is_same_thing(figure, place.figure)]
+    clauses = [one.clause for one in occurrences(sentence) if one.figure == figure]
+    if not places and isinstance(figure, Number) and any(_is_cut(figure, number) for number in evidence.numbers):
+        return False
+    return all(_is_foreign(own, place.clause) for own in clauses for place in places)
+
+
+def _is_foreign(clause: frozenset[str], other: frozenset[str]) -> bool:
+    return bool(other) and len(clause & other) <= FOREIGN * min(len(clause), len(other))
 
 
 def _is_elsewhere(figure: Figure, sentence: str, cited: Evidence, uncited: Evidence) -> bool:
@@ -351,8 +377,10 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     if isinstance(figure, Number) and not figure.unit and evidence.shares.intersection(_as_shares(figure)):
         return True
     if isinstance(figure, Code):
-        return figure.plain in re.sub(r"[\s/-]", "", evidence.plain)
+        return _has_code(figure, evidence)
     if any(_is_amount(figure, number) or _is_cut(figure, number) for number in evidence.numbers):
+        return True
+    if figure.unit in _SECTIONS and _verbatim(figure.digits, evidence.plain):  # 见3.5节: the number of a heading
         return True
     if not figure.unit and figure.digits and any(figure.digits == number.digits for number in evidence.numbers):
         return True  # the unit is in the head of the column
@@ -368,6 +396,12 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     return is_counted(figure, sentence, evidence.text, evidence.numbers)
 
 
+def _has_code(code: Code, evidence: Evidence) -> bool:
+    """A0 is not in 300A05."""
+    written = r"[\s/-]?".join(map(re.escape, code.plain))
+    return re.search(rf"(?<![a-z0-9]){written}(?![a-z0-9])", fold(evidence.text)) is not None
+
+
 def _is_rate(figure: Figure) -> bool:
     """每小时 says how another figure is counted."""
     return isinstance(figure, Number) and figure.written.startswith("每")
@@ -379,9 +413,13 @@ def _as_shares(figure: Number) -> tuple[Decimal, ...]:
 
 
 def _is_amount(figure: Number, known: Number) -> bool:
-    """Equal in value; 第八条 is no 8个月."""
+    """Equal in value; 第八条 is no 8个月, and no 8个."""
+    return not _is_ordinal_of_other(known, figure) and same_amount(figure, known)
+
+
+def _is_ordinal_of_other(known: Number, figure: Number) -> bool:
     is_ordinal = known.written.startswith("第") and not figure.written.startswith("第")
-    return not (is_ordinal and measured(figure.unit)) and same_amount(figure, known)
+    return is_ordinal and bool(figure.unit) and not known.written.endswith(figure.unit)
 
 
 def _is_cut(figure: Number, known: Number) -> bool:

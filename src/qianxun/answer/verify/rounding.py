@@ -71,6 +71,8 @@ def _may_measure(figure: Number, known: Number) -> bool:
 
 
 def _fits(stated: Decimal, value: Decimal, hedge: Hedge) -> bool:
+    if not stated:  # 超过0 says nothing
+        return False
     step = _step(stated)
     if hedge == "above":
         return Decimal(0) <= value - stated <= step
