@@ -12,7 +12,10 @@ rental case, discharge records, pet insurance, a manual, news …), a third of w
 ``sixth`` and ``sixth_kept`` (a community's rules, a pet's record, a contract, a price list …). ``seventh`` and
 ``seventh_kept`` are judgments and hospital records alone, asked in the manner of ``rageval_zh_fin``. ``tenth`` are
 files of an office (workbooks with several sheets, Word documents, a CSV file, notes), asked for sums, lists under a
-condition, the first few, follow-ups and in everyday words; it was looked at after it had been measured once. Their
+condition, the first few, follow-ups and in everyday words; it was looked at after it had been measured once.
+``eleventh`` (a driving school's contract, a kindergarten's and a power company's notices, a manual for growers, rules
+for lost parcels, a timetable) and ``eleventh_kept`` (other kinds of documents) were written without reading the
+program, a quarter of the questions without an answer; ``eleventh`` was measured once before anybody looked at it. The
 ``sentences.jsonl`` are right and wrong ones for the check; ``eighth`` and ``ninth`` have nothing else.
 ``ingest.jsonl`` asks of the files under ``../shared/data/ingest``; it has no text of theirs beyond the fact that is
 expected.
@@ -73,6 +76,7 @@ IS_TUNED = frozenset(
         "own_sixth",
         "own_seventh",
         "own_tenth",
+        "own_eleventh",
         "laws_open",
         "office_open",
         "pages_open",
@@ -95,6 +99,8 @@ NAMES = (
     "own_seventh",
     "own_seventh_kept",
     "own_tenth",
+    "own_eleventh",
+    "own_eleventh_kept",
     *FILES,
     "pages_open",
     "pages_kept",
