@@ -64,7 +64,7 @@ def test_a_list_may_be_of_one_use_alone() -> None:
         ("催债", "催收"),
         ("年假清零", "结转"),
         ("暖气不热", "室温"),
-        ("拍片", "ct"),
+        ("拍片", "x线"),
     ],
 )
 def test_what_people_say_is_known_as_documents_write_it(everyday: str, written: str) -> None:
