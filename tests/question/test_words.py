@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import qianxun
 from qianxun.question.question import read
-from qianxun.question.words import entries
+from qianxun.question.words import entries, lay_words
+from qianxun.text.chinese import fold
 
 SOURCE = Path(qianxun.__file__).parent
 USED = re.compile(r'"([a-z_]+(?:\.[a-z_]+)+)"')
@@ -46,3 +49,32 @@ def test_a_list_may_be_of_one_use_alone() -> None:
     assert question.for_evidence().kind == "comparison"
     assert [subject.name for subject in question.subjects] == ["年假", "产假"]
     assert read("年假和产假分别有多少天") is question
+
+
+# ── everyday words ───────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("everyday", "written"),
+    [
+        ("去哪办", "受理窗口"),
+        ("要带什么", "申请材料"),
+        ("谁说了算", "最终解释权"),
+        ("过期了会怎样", "逾期"),
+        ("催债", "催收"),
+        ("年假清零", "结转"),
+        ("暖气不热", "室温"),
+        ("拍片", "x线"),
+    ],
+)
+def test_what_people_say_is_known_as_documents_write_it(everyday: str, written: str) -> None:
+    assert written in lay_words()[everyday]
+
+
+def test_everyday_words_are_in_the_form_in_which_they_are_compared() -> None:
+    words = {word for everyday, written in lay_words().items() for word in (everyday, *written)}
+    assert [word for word in words if fold(word) != word] == []
+
+
+def test_no_everyday_word_is_there_for_nothing() -> None:
+    assert [everyday for everyday, written in lay_words().items() if not set(written) - {everyday}] == []

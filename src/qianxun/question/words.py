@@ -42,6 +42,8 @@ def lay_words() -> Mapping[str, tuple[str, ...]]:
     for line in (Path(__file__).parent / "lay_words.txt").read_text(encoding="utf-8").splitlines():
         everyday, is_entry, written = line.partition("=")
         if is_entry and not line.startswith("#"):
+            formal = tuple(written.split())
             for word in everyday.split():
-                found[word] = tuple(dict.fromkeys((*found.get(word, ()), *written.split())))
+                known = found.get(word)
+                found[word] = tuple(dict.fromkeys((*known, *formal))) if known else formal
     return found

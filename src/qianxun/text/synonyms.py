@@ -40,42 +40,33 @@ class Synonym:
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """A word of a group, and the form in which it is compared."""
-
-    form: str
-    word: str
-    only_found: bool
-
-
 class Thesaurus:
     """Word → its synonyms. Words are compared folded: 發票 is 发票, ＡＩ is ai."""
 
     def __init__(self, groups: Iterable[Sequence[str]], *, same: float, kin: float) -> None:
         """``same`` is the weight of the words of a group, ``kin`` that of words that are only found."""
         self._same, self._kin = same, kin
-        self._groups: dict[str, list[tuple[_Member, ...]]] = {}
+        self._groups: dict[str, list[Group]] = {}
         alone: set[str] = set()
-        for group in groups:
-            members = tuple(map(_member, group))
-            for member in members:
-                if not member.only_found:
-                    self._groups.setdefault(member.form, []).append(members)
-            if len(members) == 1:
-                alone.add(members[0].form)
+        for group in map(tuple, groups):
+            for word in group:
+                if not _is_only_found(word):
+                    self._groups.setdefault(fold(word), []).append(group)
+            if len(group) == 1:
+                alone.add(fold(_plain(group[0])))
         self.alone = frozenset(alone)
         self._lengths = _lengths_by_first(self._groups)
 
     def of(self, word: str) -> tuple[Synonym, ...]:
         """The synonyms of a folded word, in the order of their weight, then as they were written."""
         found: dict[str, Synonym] = {}
-        for members in self._groups.get(word, ()):
-            for member in members:
-                weight = self._kin if member.only_found else self._same
-                known = found.get(member.form)
-                if member.form != word and (known is None or known.weight < weight):
-                    found[member.form] = Synonym(member.word, weight)
+        for group in self._groups.get(word, ()):
+            for written in group:
+                other = _plain(written)
+                form, weight = fold(other), self._kin if _is_only_found(written) else self._same
+                known = found.get(form)
+                if form != word and (known is None or known.weight < weight):
+                    found[form] = Synonym(other, weight)
         return tuple(sorted(found.values(), key=lambda other: -other.weight))
 
     def __contains__(self, word: str) -> bool:
@@ -90,12 +81,6 @@ class Thesaurus:
             word = folded[at : at + length]
             if len(word) == length and word in self._groups:
                 yield word
-
-
-def _member(word: str) -> _Member:
-    only_found = word.startswith(ONLY_FOUND)
-    word = word.removeprefix(ONLY_FOUND)
-    return _Member(fold(word), word, only_found)
 
 
 def _lengths_by_first(words: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -158,6 +143,10 @@ def _is_only_found(word: str) -> bool:
     return word.startswith(ONLY_FOUND)
 
 
+def _plain(word: str) -> str:
+    return word.removeprefix(ONLY_FOUND)
+
+
 def groups_of(value: Any) -> list[list[str]]:
     """What a user gives as synonyms, each word once and without spaces around it. Raises BadInput."""
     if not _is_list(value) or not all(_is_list(group) for group in value):
@@ -179,7 +168,7 @@ def _checked(group: Sequence[Any]) -> list[str]:
     words: dict[str, str] = {}
     for word in group:
         text = _word(word)
-        words.setdefault(fold(text.removeprefix(ONLY_FOUND)), text)
+        words.setdefault(fold(_plain(text)), text)
     if not words or len(words) > WORDS or all(map(_is_only_found, words.values())):
         shown = str(list(group))[:80]
         raise BadInput(
