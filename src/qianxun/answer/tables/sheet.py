@@ -136,8 +136,8 @@ class Sheet:
 
     @cached_property
     def is_form(self) -> bool:
-        """Returns True if names and values take turns in it, unlike rows of one kind: nothing to count there. What has no
-        letter is no name: 021-55667788."""
+        """Returns True if names and values take turns in it, unlike rows of one kind: nothing to count there. What has
+        no letter is no name: 021-55667788."""
         if not any(column.path for column in self.columns):
             return True
         if not self.is_wordy:
