@@ -32,7 +32,7 @@ from qianxun.doors.cli.session import (
     with_engine,
     with_library,
 )
-from qianxun.doors.cli.views.drawing import label, minutes, new_table
+from qianxun.doors.cli.views.drawing import label, minutes, new_table, visible
 
 if TYPE_CHECKING:
     from qianxun.core.types import DocumentState, KnowledgeBase
@@ -281,7 +281,9 @@ def _listing(documents: Sequence[DocumentState]) -> Table:
     table.add_column(tr("更新于", "updated"), style="dim")
     for one in documents:
         state = f"[{STATES[one.status]}]{label('states', one.status)}[/]"
-        table.add_row(escape(path_of(one)), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at))
+        table.add_row(
+            escape(visible(path_of(one))), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at)
+        )
     return table
 
 
