@@ -536,6 +536,13 @@ ROSTER = table(
 )
 SERVICE = table("保修", "型号|整机保修|上门服务|定价（元）", "R3|24个月|是|4980", "R5|12个月|否|3580")
 QUARTERS = table("区域销售", "区域|二季度|三季度", "华东|410|385", "西南|130|142")
+TARGETS = table("项目目标", "区域|目标|实际", "东区|100|120", "西区|90|80", "南区|70|70", "北区|60|")
+HALVES = table(
+    "2025年区域销售目标",
+    "区域|上半年 / 目标|上半年 / 实际|下半年 / 目标|下半年 / 实际|负责人",
+    "华东|520|548|600|571|周敏",
+    "西南|260|231|300|308|何思远",
+)
 SUPPLIERS = table(
     "供应商",
     "供应商|联系人|电话|评级",
@@ -549,6 +556,15 @@ SUPPLIERS = table(
     ("question", "asked_of", "text"),
     [
         ("谁还没转正", ROSTER, "丁谷、魏来"),
+        ("哪些区域没有完成目标", TARGETS, "西区"),
+        ("谁没完成目标", TARGETS, "西区"),
+        ("未达标的区域有哪些", TARGETS, "西区"),
+        ("有几个区域完成了目标", TARGETS, "2"),
+        ("完成目标的区域", TARGETS, "东区、南区"),
+        ("没有完成目标的区域目标是多少", TARGETS, "西区、90"),
+        ("完成目标的区域实际一共多少", TARGETS, "190"),
+        ("上半年没有达到目标的区域有哪些", HALVES, "西南"),
+        ("下半年谁没有完成目标", HALVES, "周敏"),
         ("评级为A的供应商有哪些", SUPPLIERS, "恒瑞办公、青禾物业"),
         ("评级是B的供应商是哪家", SUPPLIERS, "蓝帆网络"),
         ("有几个供应商", SUPPLIERS, "3"),
@@ -574,3 +590,7 @@ def test_what_a_table_does_not_count_or_compare_it_does_not_answer() -> None:
     assert not ask("公司有多少员工", SERVICE).sure
     assert not ask("R3比R5重多少", SERVICE).sure
     assert not ask("哪个区域三季度最差", QUARTERS).sure
+    assert not ask("哪些区域没有完成目标", HALVES).sure  # of which half?
+    assert not ask("哪些区域没有完成目标", QUARTERS).sure
+    assert not ask("哪些区域没有完成回款目标", TARGETS).sure
+    assert not ask("为什么西区没有完成目标", TARGETS).sure

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from qianxun.answer.tables.match import places
 from qianxun.answer.tables.sheet import WORDS, CellMention, Sheet
 from qianxun.core.layered_types import Comparison, Condition
 from qianxun.question.table_query import plain, runs, span, union
@@ -290,6 +291,39 @@ def _stated_condition(text: str, sheet: Sheet, mention: ColumnMention) -> Condit
     values = tuple(sorted(cells & (without if denied else having)))
     mask = span(denied.start() if denied else mention.start, mention.end)
     return Condition(mention.column, "in", values, f"是“{'、'.join(values)}”", mask) if values else None
+
+
+def reached_conditions(text: str, sheet: Sheet) -> list[Condition]:
+    """没有完成目标, where a column has what was to be reached and another what was: the rows where that is less. Raises
+    Unclear where there are several such pairs, and it is not said which is meant."""
+    hit = cue("table.reached").search(text)
+    pairs = _targets(sheet) if hit else []
+    named = [pair for pair in pairs if pair[0] and pair[0] in text]
+    pairs = named or pairs
+    if hit is None or not pairs:
+        return []
+    if len(pairs) > 1:
+        raise Unclear("不知道说的是哪一个目标")
+    ((of, target, actual),) = pairs
+    mask = (span(*hit.span()) & ~(span(*hit.span("of")) if hit["of"] else 0)) | (places(of, text) if of else 0)
+    is_short = hit["lacks"] is not None
+    written = f"{'低于' if is_short else '不低于'}“{sheet.columns[target].name}”"
+    return [Condition(actual, "<" if is_short else ">=", (), written, mask, than=target)]
+
+
+def _targets(sheet: Sheet) -> list[tuple[str, int, int]]:
+    """Pairs of columns, a target and what was achieved of it, and what stands above both of them."""
+    above: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for c, column in enumerate(sheet.columns):
+        *path, last = column.name.split(" / ")
+        for kind in ("target", "actual"):
+            if sheet.is_measure(c) and cue(f"table.{kind}_column").match(last) and column.kind != "percent":
+                above[plain(" / ".join(path))][kind].append(c)
+    return [
+        (path, *found["target"], *found["actual"])
+        for path, found in above.items()
+        if len(found["target"]) == len(found["actual"]) == 1
+    ]
 
 
 def contained_conditions(text: str, sheet: Sheet, open_: int, label: int | None) -> list[Condition]:

@@ -52,6 +52,17 @@ def _names(sheet: Sheet, condition: Condition, row: int) -> bool:
 
 def _meeting(sheet: Sheet, condition: Condition, rows: list[int]) -> list[int]:
     column = condition.column
+    if condition.than is not None:
+        pairs = (
+            (row, number(cells[column]), number(cells[condition.than]))
+            for row in rows
+            if (cells := sheet.table.rows[row])
+        )
+        return [
+            row
+            for row, value, bound in pairs
+            if value is not None and bound is not None and _ORDER[condition.comparison](value, bound)
+        ]
     if sheet.columns[column].kind == "date":
         return [row for row in rows if _meets_date(condition, sheet.table.rows[row][column])]
     bounds = [value for value in condition.values if isinstance(value, Decimal)]
