@@ -524,6 +524,13 @@ def test_the_rows_of_a_list_are_what_its_total_is_of() -> None:
     listed = table("办公用品采购清单", "品名|金额（元）", "纸|15", "笔|20")
     answer = ask("办公用品采购清单的总金额是多少", listed)
     assert (answer.text, answer.leftover) == ("35元", "")
+    contracts = table("2025年采购合同台账", "合同编号|供应商|金额（元）", "CG-1|恒瑞办公|46800", "CG-2|蓝帆网络|128000")
+    answer = ask("采购合同的金额一共是多少", contracts)
+    assert (answer.text, answer.leftover) == ("174800元", "")
+
+
+def test_the_reading_writes_cells_as_they_are() -> None:
+    assert "“评级”是“A”的行" in ask("评级为A的供应商有哪些", SUPPLIERS).reading
 
 
 ROSTER = table(
