@@ -320,7 +320,7 @@ def _targets(sheet: Sheet) -> list[tuple[str, int, int]]:
             if sheet.is_measure(c) and cue(f"table.{kind}_column").match(last) and column.kind != "percent":
                 above[plain(" / ".join(path))][kind].append(c)
     return [
-        (path, *found["target"], *found["actual"])
+        (path, found["target"][0], found["actual"][0])
         for path, found in above.items()
         if len(found["target"]) == len(found["actual"]) == 1
     ]

@@ -33,7 +33,7 @@ from qianxun.ingest.tables.grid import Cell, as_text, clean, place, read_table
 _BROKEN: Final = (*BROKEN, InvalidFileException)
 _UNIT_LINE: Final = re.compile(r"[(（]?(?:金额|计量|货币)?单位|币种")
 _NOTE_LINE: Final = re.compile(r"(?:注|备注|说明|附注|资料来源|数据来源|来源)\s*+\d{0,2}+\s*+[:：.．、]")
-_DATE_NAME: Final = re.compile(r"日期(?:[(（].*)?$|\b[Dd]ate$")
+_DATE_NAME: Final = re.compile(r"日期(?:[(（][^(（]{0,20})?$|\b[Dd]ate$")
 _TIME_NAME: Final = re.compile("[时期]间|日$")  # 入职时间, where others are days; 响应时间 may be a number
 _SERIALS: Final = range(20_000, 75_000)  # the days from 1954 to 2105 as Excel counts them
 _LONGEST_TITLE: Final = 60
