@@ -99,6 +99,23 @@ def test_the_same_question_gets_the_same_answer() -> None:
 
 @pytest.mark.parametrize(
     ("question", "expected"),
+    [
+        ("采购合同编号是多少", "合同编号：CG-2025-0117"),
+        ("合同编号是多少？", "合同编号：CG-2025-0117"),
+        ("合同号多少", "合同编号：CG-2025-0117"),
+        ("发货单号是多少", "发货单号：SF20250302A"),
+        ("联系电话是多少", "联系电话：138-0000-5566"),
+        ("总价是多少", "总价：46800元"),
+    ],
+)
+def test_a_code_is_the_number_that_a_label_asks_for(question: str, expected: str) -> None:
+    text = "采购合同\n合同编号：CG-2025-0117\n联系电话：138-0000-5566\n发货单号：SF20250302A\n总价：46800元"
+    passage = Passage(1, "d1", "采购合同.txt", "c1", text, score=0.9)
+    assert AnswerGenerator().generate(question, [passage]).answer == f"{expected}[1]"
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
     [("迟到三次怎么办", "迟到三次扣半天工资"), ("谁指定导师", "导师由部门经理指定")],
 )
 def test_a_short_line_among_others_of_a_slide_is_no_heading(question: str, expected: str) -> None:

@@ -316,8 +316,8 @@ def _targets(sheet: Sheet) -> list[tuple[str, int, int]]:
     above: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for c, column in enumerate(sheet.columns):
         *path, last = column.name.split(" / ")
-        for kind in ("target", "actual"):
-            if sheet.is_measure(c) and cue(f"table.{kind}_column").match(last) and column.kind != "percent":
+        for kind, named in (("target", cue("table.target_column")), ("actual", cue("table.actual_column"))):
+            if sheet.is_measure(c) and named.match(last) and column.kind != "percent":
                 above[plain(" / ".join(path))][kind].append(c)
     return [
         (path, found["target"][0], found["actual"][0])
