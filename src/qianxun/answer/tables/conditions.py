@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Final
 
 from qianxun.answer.tables.match import places
@@ -24,6 +25,15 @@ _LOOSE: Final = re.compile(  # comparisons that must belong to a number
     + "|达到|以上|以下|介于|之间|之前|以前|之后|以后|以内"
 )
 _LONGEST_CATEGORY: Final = 12
+# Whether it is denied, and whether more is meant.
+_REACHED: Final[Mapping[tuple[bool, bool], tuple[Comparison, str]]] = MappingProxyType(
+    {
+        (False, False): (">=", "不低于"),
+        (True, False): ("<", "低于"),
+        (False, True): (">", "高于"),
+        (True, True): ("<=", "不高于"),
+    }
+)
 _CLAUSE: Final = re.compile("[,;。?!:]")
 
 
@@ -306,9 +316,8 @@ def reached_conditions(text: str, sheet: Sheet) -> list[Condition]:
         raise Unclear("不知道说的是哪一个目标")
     ((of, target, actual),) = pairs
     mask = (span(*hit.span()) & ~(span(*hit.span("of")) if hit["of"] else 0)) | (places(of, text) if of else 0)
-    is_short = hit["lacks"] is not None
-    written = f"{'低于' if is_short else '不低于'}“{sheet.columns[target].name}”"
-    return [Condition(actual, "<" if is_short else ">=", (), written, mask, than=target)]
+    sign, words = _REACHED[hit["lacks"] is not None, bool(hit["more"] or hit["over"])]
+    return [Condition(actual, sign, (), f"{words}“{sheet.columns[target].name}”", mask, than=target)]
 
 
 def _targets(sheet: Sheet) -> list[tuple[str, int, int]]:

@@ -236,7 +236,7 @@ def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) 
         return
     console = out()
     model = about["embedding_model"] or tr("只按词语检索", "words only")
-    console.print(f"[bold]{escape(about['name'])}[/]  [dim]{escape(model)} · {about['created_at']}[/]")
+    console.print(f"[bold]{escape(about['name'])}[/]  [dim]{escape(model)} · {minutes(about['created_at'])}[/]")
     counts = tuple(about[name] for name in ("documents", "chunks", "tables"))
     console.print(
         tr("{} 个文档，{} 块，{} 张表格".format(*counts), "{} documents, {} chunks, {} tables".format(*counts))
