@@ -32,7 +32,7 @@ from qianxun.doors.cli.session import (
     with_engine,
     with_library,
 )
-from qianxun.doors.cli.views.drawing import label, minutes, new_table, visible
+from qianxun.doors.cli.views.drawing import label, minutes, new_table, one_line
 
 if TYPE_CHECKING:
     from qianxun.core.types import DocumentState, KnowledgeBase
@@ -282,7 +282,7 @@ def _listing(documents: Sequence[DocumentState]) -> Table:
     for one in documents:
         state = f"[{STATES[one.status]}]{label('states', one.status)}[/]"
         table.add_row(
-            escape(visible(path_of(one))), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at)
+            escape(one_line(path_of(one))), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at)
         )
     return table
 
