@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from qianxun.answer.extractive.passage_lines import lines
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.core.answer_types import Passage
 
@@ -94,3 +95,39 @@ def test_english_questions_are_answered_and_declined_too() -> None:
 def test_the_same_question_gets_the_same_answer() -> None:
     question = "结合甲木家具有限公司的报告，总结其2020年的表现。"
     assert len({_ask(question) for _ in range(3)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("采购合同编号是多少", "合同编号：CG-2025-0117"),
+        ("合同编号是多少？", "合同编号：CG-2025-0117"),
+        ("合同号多少", "合同编号：CG-2025-0117"),
+        ("发货单号是多少", "发货单号：SF20250302A"),
+        ("联系电话是多少", "联系电话：138-0000-5566"),
+        ("总价是多少", "总价：46800元"),
+    ],
+)
+def test_a_code_is_the_number_that_a_label_asks_for(question: str, expected: str) -> None:
+    text = "采购合同\n合同编号：CG-2025-0117\n联系电话：138-0000-5566\n发货单号：SF20250302A\n总价：46800元"
+    passage = Passage(1, "d1", "采购合同.txt", "c1", text, score=0.9)
+    assert AnswerGenerator().generate(question, [passage]).answer == f"{expected}[1]"
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [("迟到三次怎么办", "迟到三次扣半天工资"), ("谁指定导师", "导师由部门经理指定")],
+)
+def test_a_short_line_among_others_of_a_slide_is_no_heading(question: str, expected: str) -> None:
+    slide = (
+        "试用期三个月，研发岗六个月\n导师由部门经理指定\n社保次月缴纳\n\n考勤\n\n"
+        "上班时间9:30，弹性30分钟\n迟到三次扣半天工资\n居家办公每月不超过4天"
+    )
+    passage = Passage(1, "d1", "入职培训.pptx", "c1", slide, score=0.9)
+    assert f"{expected}[1]" in AnswerGenerator().generate(question, [passage]).answer
+
+
+def test_a_short_line_after_a_whole_sentence_is_a_heading() -> None:
+    text = "报销应当及时。\n报销材料\n发票、审批单与行程单原件。"
+    passage = Passage(1, "d1", "报销.txt", "c1", text, score=0.9)
+    assert [line.text for line in lines([passage])] == ["报销应当及时。", "发票、审批单与行程单原件。"]

@@ -524,6 +524,13 @@ def test_the_rows_of_a_list_are_what_its_total_is_of() -> None:
     listed = table("办公用品采购清单", "品名|金额（元）", "纸|15", "笔|20")
     answer = ask("办公用品采购清单的总金额是多少", listed)
     assert (answer.text, answer.leftover) == ("35元", "")
+    contracts = table("2025年采购合同台账", "合同编号|供应商|金额（元）", "CG-1|恒瑞办公|46800", "CG-2|蓝帆网络|128000")
+    answer = ask("采购合同的金额一共是多少", contracts)
+    assert (answer.text, answer.leftover) == ("174800元", "")
+
+
+def test_the_reading_writes_cells_as_they_are() -> None:
+    assert "“评级”是“A”的行" in ask("评级为A的供应商有哪些", SUPPLIERS).reading
 
 
 ROSTER = table(
@@ -536,12 +543,41 @@ ROSTER = table(
 )
 SERVICE = table("保修", "型号|整机保修|上门服务|定价（元）", "R3|24个月|是|4980", "R5|12个月|否|3580")
 QUARTERS = table("区域销售", "区域|二季度|三季度", "华东|410|385", "西南|130|142")
+TARGETS = table("项目目标", "区域|目标|实际", "东区|100|120", "西区|90|80", "南区|70|70", "北区|60|")
+HALVES = table(
+    "2025年区域销售目标",
+    "区域|上半年 / 目标|上半年 / 实际|下半年 / 目标|下半年 / 实际|负责人",
+    "华东|520|548|600|571|周敏",
+    "西南|260|231|300|308|何思远",
+)
+SUPPLIERS = table(
+    "供应商",
+    "供应商|联系人|电话|评级",
+    "恒瑞办公|顾东|021-55667788|A",
+    "蓝帆网络|沈洁|0755-88991122|B",
+    "青禾物业|邓超群|028-61234567|A",
+)
 
 
 @pytest.mark.parametrize(
     ("question", "asked_of", "text"),
     [
         ("谁还没转正", ROSTER, "丁谷、魏来"),
+        ("哪些区域没有完成目标", TARGETS, "西区"),
+        ("谁没完成目标", TARGETS, "西区"),
+        ("未达标的区域有哪些", TARGETS, "西区"),
+        ("有几个区域完成了目标", TARGETS, "2"),
+        ("完成目标的区域", TARGETS, "东区、南区"),
+        ("哪些区域超额完成目标", TARGETS, "东区"),
+        ("超额完成的区域有哪些", TARGETS, "东区"),
+        ("实际没有超过目标的区域有哪些", TARGETS, "西区、南区"),
+        ("没有完成目标的区域目标是多少", TARGETS, "西区、90"),
+        ("完成目标的区域实际一共多少", TARGETS, "190"),
+        ("上半年没有达到目标的区域有哪些", HALVES, "西南"),
+        ("下半年谁没有完成目标", HALVES, "周敏"),
+        ("评级为A的供应商有哪些", SUPPLIERS, "恒瑞办公、青禾物业"),
+        ("评级是B的供应商是哪家", SUPPLIERS, "蓝帆网络"),
+        ("有几个供应商", SUPPLIERS, "3"),
         ("谁转正了", ROSTER, "段思、苗圃"),
         ("公司有多少员工", ROSTER, "4"),
         ("销售部有多少员工", ROSTER, "2"),
@@ -564,3 +600,7 @@ def test_what_a_table_does_not_count_or_compare_it_does_not_answer() -> None:
     assert not ask("公司有多少员工", SERVICE).sure
     assert not ask("R3比R5重多少", SERVICE).sure
     assert not ask("哪个区域三季度最差", QUARTERS).sure
+    assert not ask("哪些区域没有完成目标", HALVES).sure  # of which half?
+    assert not ask("哪些区域没有完成目标", QUARTERS).sure
+    assert not ask("哪些区域没有完成回款目标", TARGETS).sure
+    assert not ask("为什么西区没有完成目标", TARGETS).sure

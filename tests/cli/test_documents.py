@@ -45,6 +45,15 @@ def test_a_file_that_cannot_be_read_is_shown_until_it_is_mended_or_deleted(handb
     assert handbook("verify", "--kb", "手册").code == 0
 
 
+def test_a_name_with_a_line_end_takes_one_line_of_a_listing(handbook: Run, tmp_path: Path) -> None:
+    (tmp_path / "甲\n假.txt").write_text("一行字。", "utf-8")
+    assert handbook("add", tmp_path / "甲\n假.txt", "--kb", "手册").code == 0
+    for listing in (("kb", "show"), ("kb", "documents")):
+        shown = handbook(*listing, "手册").out
+        assert r"甲\n假.txt" in shown
+        assert not any(line.startswith("假") for line in shown.splitlines())
+
+
 def test_people_are_told_each_refusal_once(handbook: Run, tmp_path: Path) -> None:
     (tmp_path / "坏.pdf").write_bytes(b"not a pdf at all")
     added = handbook("add", tmp_path / "坏.pdf", "--kb", "手册")

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Run
 
 
-def test_a_deletion_is_proved_to_somebody_without_the_folder(handbook: Run, tmp_path: Path) -> None:
+def test_a_deletion_is_proved_to_somebody_without_the_folder(
+    handbook: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (chunk,) = handbook("search", "QH-2087", "--kb", "手册", "--top-k", "1", "--json").json["chunks"]
     doc_id, file = chunk["doc_id"], tmp_path / "receipt.json"
     deleted = handbook("delete", doc_id, "--kb", "手册", "--purge", "--json").json
     assert deleted["is_complete"]
     (listed,) = handbook("receipts", "list", "--json").json["list"]
     assert listed["id"] == deleted["receipt"]
+    monkeypatch.setenv("COLUMNS", "80")
+    assert deleted["receipt"] in handbook("receipts", "list").out  # in one piece, to be copied
     key = handbook("receipts", "key").out.strip()
     assert handbook("receipts", "show", deleted["receipt"], "-o", str(file)).code == 0
     assert "qianxun.db" not in handbook("receipts", "show", deleted["receipt"]).out

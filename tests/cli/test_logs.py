@@ -55,6 +55,7 @@ def test_the_log_is_listed_newest_first_and_says_what_to_do_next(handbook: Run) 
     assert [line.split()[0] for line in lines[1:]] == ["2", "1"]
     assert "火星基地" in lines[1]
     assert "手册" in lines[1]
+    assert "严格" in shown.out or "模糊" in shown.out
     assert "replay 2" in shown.err
 
 

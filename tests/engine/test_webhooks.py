@@ -242,3 +242,33 @@ def test_a_trial_says_that_it_failed_also_while_others_wait(tmp_path: Path) -> N
 
     with receiving() as receiver:
         asyncio.run(story(receiver))
+
+
+def test_what_waits_for_one_address_has_a_bound_and_leaves_others_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(webhooks, "MOST_WAITING", 5)
+    monkeypatch.setattr(webhooks, "MOST_FAILED", 3)
+
+    async def story(receiver: Receiver) -> None:
+        receiver.status = 500
+        async with opened(tmp_path, receiver) as engine:
+            kb = (await engine.create_knowledge_base("医保", model="none")).id
+            hooks = engine.governance.webhooks
+            first, _ = await hooks.add(receiver.url, ["document.indexed"])
+            await engine.add_documents(kb, [Document(f"甲{n}", "住院。") for n in range(4)])
+            second, _ = await hooks.add(receiver.url, ["document.indexed"])
+            await engine.add_documents(kb, [Document(f"乙{n}", "门诊。") for n in range(4)])
+            assert [(await hooks.get(one.id)).pending for one in (first, second)] == [5, 4]
+            assert "3 events were not queued" in caplog.text
+            newest = [one.id for one in await hooks.deliveries(first.id)][:3]
+            for _ in range(webhooks.ATTEMPTS):
+                await engine.records.write(
+                    lambda tx: tx.execute(update(DeliveryRow).values(next_at=DeliveryRow.created_at))
+                )
+                await delivered(engine)
+            assert [(await hooks.get(one.id)).failed for one in (first, second)] == [3, 3]
+            assert [one.id for one in await hooks.deliveries(first.id)] == newest
+
+    with receiving() as receiver:
+        asyncio.run(story(receiver))

@@ -11,9 +11,11 @@ import pytest
 
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.evaluation_types import Case, Relevant
+from qianxun.core.governance.quotas import Quota
 from qianxun.core.types import Document
 from qianxun.doors.client import Client
 from qianxun.doors.http.native import evaluation_sets as routes
+from qianxun.engine.admin import evaluation_sets
 from tests.http.asking import Asking, asking
 
 LIBRARY = (Document("1", "住院报销比例为百分之八十五。"), Document("2", "门诊报销比例为百分之六十。"))
@@ -128,3 +130,32 @@ def test_the_client_does_what_the_engine_does(tmp_path: Path) -> None:
                 assert await client.evaluation.sets(base) == []
 
     asyncio.run(run())
+
+
+def test_the_questions_of_a_run_count_in_the_quota_of_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation_sets, "REPORT_SECONDS", 0.01)
+
+    async def run() -> None:
+        async with asking(tmp_path) as at:
+            base = await at.base(*LIBRARY)
+            cases = [{"question": f"住院{number}", "relevant": [{"doc_id": "1"}]} for number in range(5)]
+            made = (await at.post(f"/v1/knowledge-bases/{base}/evaluation-sets", {"name": "题"})).json()["data"]["id"]
+            assert (await at.post(f"/v1/evaluation-sets/{made}/cases", {"cases": cases})).status_code == 201
+            await at.engine.governance.quotas.set(Quota(searches_per_minute=3))
+            begun = await at.post(f"/v1/evaluation-sets/{made}/runs", {"mode": "fulltext"})
+            number = begun.json()["data"]["id"]
+            assert (await until(at, number, done=2))["status"] == "running"  # a third was counted for the beginning
+            assert (await at.post(f"/v1/retrieval/{base}", {"query": "住院"})).status_code == 429
+            assert (await at.post(f"/v1/evaluation-sets/{made}/runs", {"mode": "fulltext"})).status_code == 429
+            await at.http.post(f"/v1/evaluation-runs/{number}/cancel")
+            assert (await until(at, number, status="cancelled"))["done"] == 2
+
+    asyncio.run(run())
+
+
+async def until(at: Asking, run: int, **expected: Any) -> dict[str, Any]:
+    while True:
+        data: dict[str, Any] = (await at.http.get(f"/v1/evaluation-runs/{run}")).json()["data"]
+        if expected.items() <= data.items():
+            return data
+        await asyncio.sleep(0.01)

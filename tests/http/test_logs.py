@@ -211,19 +211,19 @@ def test_counts_and_exports(tmp_path: Path) -> None:
     async def run() -> None:
         async with asking(tmp_path) as at:
             base = await at.base(*LIBRARY)
-            await searched(at, base, "住院报销", "xyzzy", '=HYPERLINK("http://x")')
+            await searched(at, base, "住院报销", "xyzzy", '=HYPERLINK("http://x")', "＝１＋１")
             counted = (await at.http.get("/v1/retrieval-logs/counts", params={"stretches": 2})).json()["data"]
             LogCounts.model_validate(counted)
-            assert sum(each["searches"] for each in counted["list"]) == 3
+            assert sum(each["searches"] for each in counted["list"]) == 4
             assert sum(each["zero"] for each in counted["list"]) >= 1
             lines = (await at.http.get("/v1/retrieval-logs/export")).text.splitlines()
-            assert [json.loads(line)["query"] for line in lines][1:] == ["xyzzy", "住院报销"]
+            assert [json.loads(line)["query"] for line in lines][2:] == ["xyzzy", "住院报销"]
             narrowed = await at.http.get(
                 "/v1/retrieval-logs/export", params={"format": "csv", "knowledge_base_id": base}
             )
             assert narrowed.headers["content-disposition"].endswith('logs.csv"')
             rows = list(csv.DictReader(io.StringIO(narrowed.text.removeprefix("\ufeff"))))
-            assert [row["query"] for row in rows] == ['\'=HYPERLINK("http://x")', "xyzzy", "住院报销"]
+            assert [row["query"] for row in rows] == ["'＝１＋１", '\'=HYPERLINK("http://x")', "xyzzy", "住院报销"]
             backwards = {"since": "2026-01-02T00:00:00Z", "until": "2026-01-01T00:00:00Z"}
             assert (await at.http.get("/v1/retrieval-logs/counts", params=backwards)).status_code == 422
             assert (await at.http.get("/v1/retrieval-logs", params={"since": "2026-01-02"})).status_code == 422

@@ -81,3 +81,32 @@ def test_operations_are_bounded_cancelled_and_of_one_tenant(monkeypatch: pytest.
         assert works.get(started[1].id, "甲").status == "cancelled"
 
     asyncio.run(story())
+
+
+def test_one_tenant_leaves_others_room_and_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "MOST_OF_A_TENANT", 2)
+
+    async def story() -> None:
+        works = Operations()
+
+        async def long(advance: Advance) -> Mapping[str, Any]:
+            for _ in range(1_000):
+                async with works.turn():
+                    await asyncio.sleep(0)
+                advance(1)
+            return {}
+
+        async def short(_: Advance) -> Mapping[str, Any]:
+            over.set()
+            return {}
+
+        over = asyncio.Event()
+        runs = [works.start("evaluate", "甲", 1001, 1_000, long, takes_turns=True) for _ in range(2)]
+        with pytest.raises(Overloaded):
+            works.start("verify", "甲", 1001, 0, short)
+        works.start("verify", "乙", 1002, 0, short)
+        await over.wait()
+        assert all(works.get(one.id, "甲").done < 100 for one in runs)
+        await works.close()
+
+    asyncio.run(story())

@@ -23,7 +23,7 @@ from qianxun.models.remote.breaker import Breaker
 from qianxun.models.remote.chat import StreamedReply
 from tests.http.cuts import cut, cutting
 from tests.http.questions import ANSWER, MANUAL, QUESTION, Asking, asking, read, writing
-from tests.http.served import issue, later, until
+from tests.http.served import issue, later, revoke, until
 from tests.http.watched import TRACE, TRACEPARENT, logged
 from tests.models.chat_service import Answers, Reply
 from tests.models.clock import Clock, turned_by_hand
@@ -498,6 +498,28 @@ def test_another_tenants_base_does_not_exist_and_a_reading_key_may_ask(tmp_path:
             assert (await at.post(stream=stream)).status_code == 401
 
     told(tmp_path, story)
+
+
+def test_a_key_that_is_revoked_hears_no_more_of_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_stream, "CHECK_KEY_SECONDS", 0.0)
+    given: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    async def story(at: Asking) -> None:
+        number, key = issue(at.served.engine, "local", "read")
+        at.served.http.headers["authorization"] = f"Bearer {key}"
+        async with at.listening() as events:
+            assert (await anext(events))[0] == "sources"
+            given.put("职工住院费用")
+            assert (await anext(events))[0] == "token"
+            revoke(at.served.engine, number)
+            given.put("的报销比例为85%[1]。")
+            given.put(None)
+            rest = [event async for event in events]
+        assert rest[-1][0] == "error"
+        assert rest[-1][1]["error"] == "unauthorized"
+        assert "85%" not in str(rest)
+
+    told(tmp_path, story, writing(lambda request: Reply(pieces=iter(given.get, None))))
 
 
 def test_the_log_and_the_metrics_tell_mode_and_form_and_no_text(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_head_is_decoded_and_the_richer_form_of_the_text_is_read(tmp_path: P
     head, people, greeting, table, attached = file.blocks
     assert head == Heading(SUBJECT, 1)
     assert isinstance(people, Paragraph)
-    assert people.text.endswith("日期：2024-03-01 09:30")
+    assert people.text.endswith("发送日期：2024-03-01 09:30")
     assert greeting == Paragraph("各位：")
     assert isinstance(table, TableBlock)
     assert table.table.rows == (("住院", 0.85),)

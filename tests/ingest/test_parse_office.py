@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from datetime import date, datetime
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import openpyxl
 import pytest
 from tests.shared import DATA, needs_data
 
-from qianxun.core.errors import MissingExtra
+from qianxun.core.errors import MissingExtra, Unreadable
 from qianxun.core.types import Heading, Paragraph, ParsedFile, Table, TableBlock
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse import parse
+from qianxun.ingest.parse.office.package import inspect
 from qianxun.ingest.sandbox.limits import ParseLimits
 
 LIMITS = ParseLimits(ocr=False)
@@ -220,3 +222,20 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, module: str, 
     with pytest.raises(MissingExtra) as missing:
         parse(OFFICE / file, LIMITS)
     assert missing.value.extra == extra
+
+
+@pytest.mark.parametrize("before", ["", " " * 70_000, "<!--<x>-->" + " " * 70_000])
+def test_a_document_type_is_refused_wherever_it_comes_before_the_first_element(tmp_path: Path, before: str) -> None:
+    path = tmp_path / "实体.docx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", f'<?xml version="1.0"?>{before}<!DOCTYPE x [<!ENTITY e "哈">]><x>&e;</x>')
+    with pytest.raises(Unreadable, match="实体定义"):
+        inspect(path, ParseLimits())
+
+
+def test_a_part_in_two_byte_characters_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "宽.docx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("word/document.xml", '<?xml version="1.0" encoding="UTF-16"?><x/>'.encode("utf-16"))
+        archive.writestr("docProps/empty.xml", "")
+    assert inspect(path, ParseLimits()) == ["word/document.xml", "docProps/empty.xml"]

@@ -163,6 +163,13 @@ def test_a_table_that_goes_on_over_pages_is_one_table_and_its_rows_keep_their_pa
     assert pieces[-1].page == 3
 
 
+def test_a_sentence_above_a_table_is_not_its_title(tmp_path: Path) -> None:
+    said = text(50, 800, "2 上传限制") + text(50, 770, "单次上传不超过 100 MB。")
+    file = pdf(tmp_path / "接口.pdf", [said + ruled([HEADER, *STAFF[:2]], 740)])
+    (block,) = (block for block in file.blocks if isinstance(block, TableBlock))
+    assert block.table.title == "2 上传限制"
+
+
 def test_another_table_on_the_next_page_stays_another(tmp_path: Path) -> None:
     other = [("产品", "型号", "数量"), ("水泵", "A1", "12"), ("阀门", "B2", "30")]
     file = pdf(tmp_path / "两张.pdf", [ruled([HEADER, *STAFF[:2]], 780), ruled(other, 780)])

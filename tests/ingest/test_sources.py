@@ -60,3 +60,12 @@ def test_the_id_stays_with_the_path_and_the_fingerprint_with_the_content(tmp_pat
     assert before.id == after.id == document_id(path)
     assert before.fingerprint != after.fingerprint
     assert document_id(tmp_path / "b.txt") != before.id
+
+
+def test_a_name_that_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
+    """An archive made on Windows and unpacked elsewhere leaves names in GBK."""
+    named = os.fsencode(tmp_path) + "/报销.txt".encode("gbk")
+    Path(os.fsdecode(named)).write_text("住院报销。", "utf-8")
+    (refusal,) = discover([tmp_path])
+    assert isinstance(refusal, Refusal)
+    assert "文件名不是 UTF-8" in refusal.reason

@@ -277,3 +277,20 @@ def test_a_long_table_with_blank_rows_costs_what_its_rows_cost() -> None:
         return lambda: regions(cells)
 
     assert is_linear(sheet, 300)
+
+
+def test_a_day_that_lost_its_format_is_a_day(tmp_path: Path) -> None:
+    """Pasted without formats, a date of Excel is its number: 45123."""
+    rows = [["姓名", "入职日期", "转正时间", "工号", "响应时间"], ["周敏", date(2019, 3, 4), 45123, 45123, 45123]]
+    rows += [["陈可", 45123, date(2024, 2, 26), 45124, 45124], ["田甜", 20250302, "未转正", 45125, 45125]]
+    (table,) = tables(read(tmp_path, rows))
+    assert [row[1] for row in table.texts] == ["2019-03-04", "2023-07-16", "20250302"]
+    assert [row[2] for row in table.texts] == ["2023-07-16", "2024-02-26", "未转正"]
+    assert [row[3:] for row in table.rows] == [(45123, 45123), (45124, 45124), (45125, 45125)]
+
+
+def test_a_number_beside_its_name_is_no_day(tmp_path: Path) -> None:
+    rows = [["签订日期", date(2025, 3, 2), "到期", date(2026, 3, 1)], ["合同金额", 45123, "已付", 30000]]
+    text = read(tmp_path, rows)
+    assert "45123" in str(text.blocks)
+    assert "30000" in str(text.blocks)

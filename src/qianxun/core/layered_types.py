@@ -64,6 +64,7 @@ class Condition:
     values: tuple[str | Decimal, ...]
     written: str
     mask: int  # the characters of the question that say it
+    than: int | None = None  # the column that it is compared with, instead of values
 
 
 @dataclass(frozen=True, slots=True)

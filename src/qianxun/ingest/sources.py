@@ -12,6 +12,7 @@ from typing import Final
 
 from qianxun.core.ingest_types import Excluded, Refusal
 from qianxun.core.system.shortages import shortage
+from qianxun.core.unicode import is_unicode
 from qianxun.ingest.ignore import IGNORE_FILE, Rule, is_ignored, read_ignore_file, rules_of
 
 _CHUNK: Final = 1 << 20
@@ -121,6 +122,9 @@ def _file(path: Path, seen: set[Path], shown: Path) -> Iterator[Source | Refusal
         seen.add(real)
         if not stat.S_ISREG(found.st_mode):
             yield Refusal(path, "不是普通文件（管道、设备或套接字），已跳过")
+            return
+        if not is_unicode(path.name):
+            yield Refusal(path, "文件名不是 UTF-8（多半是从压缩包里解出的 GBK 名称）；改名之后再添加")
             return
         fingerprint = _fingerprint(real)
     except OSError as failure:

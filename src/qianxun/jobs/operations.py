@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 2  # each may keep a core busy
 MOST_ACTIVE = 20  # with those that wait
+MOST_OF_A_TENANT = 10
 MOST_ENDED = 100  # that are still shown
 
 OperationKind: TypeAlias = Literal["verify", "rebuild", "evaluate"]
@@ -54,17 +56,32 @@ class Operations:
     _tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict, repr=False)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1), repr=False)
 
-    def start(self, kind: OperationKind, tenant: str, knowledge_base: int, total: int, work: Work) -> Operation:
-        """Runs ``work``, which returns what is shown of its result. Raises Overloaded where too many wait."""
-        if len(self._tasks) >= MOST_ACTIVE:
+    def start(
+        self,
+        kind: OperationKind,
+        tenant: str,
+        knowledge_base: int,
+        total: int,
+        work: Work,
+        *,
+        takes_turns: bool = False,
+    ) -> Operation:
+        """Runs ``work``, which returns what is shown of its result; where it ``takes_turns`` it asks for a `turn` for
+        each of its parts. Raises Overloaded where too many wait."""
+        own = sum(self._known[active][0] == tenant for active in self._tasks)
+        if len(self._tasks) >= MOST_ACTIVE or own >= MOST_OF_A_TENANT:
             raise Overloaded("后台的工作太多", hint="等其中一些结束，或取消它们")
         number = next(self._numbers)
         started = Operation(number, kind, knowledge_base, "queued", 0, total, datetime.now(UTC))
         self._known[number] = (tenant, started)
         # A context of its own: it is not part of the request that started it.
-        self._tasks[number] = asyncio.create_task(self._run(number, work), context=Context())
+        self._tasks[number] = asyncio.create_task(self._run(number, work, takes_turns), context=Context())
         self._forget_oldest()
         return started
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """``async with operations.turn():`` around a part of a long work, so that others are not kept waiting."""
+        return self._slots
 
     def list(self, tenant: str) -> list[Operation]:
         """The newest first."""
@@ -90,9 +107,9 @@ class Operations:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(self, number: int, work: Work) -> None:
+    async def _run(self, number: int, work: Work, takes_turns: bool) -> None:
         try:
-            async with self._slots:
+            async with nullcontext() if takes_turns else self.turn():
                 self._change(number, status="running")
                 result = await work(lambda count: self._advance(number, count))
             self._end(number, status="done", result=dict(result))

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from qianxun.question.table_query import FILLER
 from qianxun.question.words import cue, entries, joined, lay_words, listed
 from qianxun.text.chinese import STOP_WORDS, fold, plain_analyser
-from qianxun.text.figures import Clock, Day, Figure, Number, Share, figures
+from qianxun.text.figures import Clock, Code, Day, Figure, Number, Share, figures
 
 AnswerKind: TypeAlias = Literal["fact", "explain", "comparison", "summary"]
 FigureKind: TypeAlias = Literal["time", "number"]
@@ -151,6 +151,8 @@ def may_answer(figure: Figure, query: EvidenceQuery) -> bool:
         return "time" in query.needs
     if "time" in query.needs and (isinstance(figure, Day) or (isinstance(figure, Number) and _is_time(figure))):
         return True
+    if isinstance(figure, Code):
+        return "number" in query.needs and bool(cue("number.code").search(query.folded))
     return "number" in query.needs and isinstance(figure, Number | Share)
 
 

@@ -113,3 +113,14 @@ def test_no_page_has_a_serious_fault_or_is_wider_than_a_phone(
             found = Axe().run(visit.page).response["violations"]
             assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == [], path
         assert visit.complaints == []
+
+
+def test_a_wide_table_of_a_document_scrolls_by_itself_on_a_phone(browser: Browser, service: Running) -> None:
+    names = [f"第{number}季度的销售金额" for number in range(12)]
+    rows = (names, ["---"] * 12, [str(number) for number in range(12)], ["9"] * 12)
+    wide = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    base = service.base("宽表", Document("宽", wide, name="宽.md", format="markdown"))
+    with visiting(browser, service.url, viewport={"width": 390, "height": 800}) as visit:
+        visit.page.goto(f"/console/bases/{base}/document?doc=宽")
+        expect(visit.page.locator("td").first).to_be_visible()
+        assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -21,6 +21,7 @@ _QUESTION: Final = re.compile(
     r"(?:[问Qq]\d{0,3} ?[：:、.．]|(?:\d{1,3}|[一二三四五六七八九十]{1,3})[、.．)）]).{2,100}[？?]$"
 )
 _NO_HEADING: Final = re.compile(r"[\d，。！？；、,.!?;|]")
+_CLOSED: Final = re.compile(r"[。！？；：.!?;:…”」』）)]$")  # a line without it goes on, or is one of several
 _STATES: Final = re.compile(rf"\S\s*[:：]\s*\S|(?:{joined('subject.role')})\s+\S")  # 级别：三级 and 审判长 某某
 _ITEM: Final = re.compile(
     r"\s*(?:[（(][一二三四五六七八九十\d]{1,3}[)）]|[①-⑳]|\d{1,2}[、.．)）](?!\d)|[一二三四五六七八九十]{1,3}、|[-*•·–])\s*\S"
@@ -79,22 +80,24 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
         heading = "\n".join(headings)
         sentences = _sentences(passage.text)
         opening, opened, list_at, number = -1, "", -1, 0
-        label, ended = "", 0
+        label, ended, is_open = "", 0, False
         setting = "\n".join([*sorted(titles), *(folded for _, _, folded, row in sentences if row is None)])
         for start, text, folded, row in sentences:
             if passage.sections and headings != (own := folded_headings(passage, start)):
                 headings, heading = own, "\n".join(own)
                 before, first, opening, opened, list_at = "", "", -1, "", -1
             is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text) and not _STATES.search(text)
+            is_heading = is_heading and not (is_open and passage.text[ended:start].count("\n") == 1)
             if _QUESTION.match(text) is not None:
                 is_heading, before = True, ""
             if folded in titles or (is_heading and row is None):
                 heading = heading if folded in titles else "\n".join((*headings, folded))
-                list_at = -1
+                list_at, is_open = -1, False
                 continue
             if "\n" in passage.text[ended:start] or not ended:
                 label = _label(text) if row is None else ""
             ended = start + len(text)
+            is_open = row is None and not _CLOSED.search(text)
             earlier = "" if row else before  # a row is complete by itself
             around_row = setting if row else ""
             is_item = row is None and (_ITEM.match(text) is not None or _goes_on(text, number if list_at >= 0 else 0))

@@ -17,7 +17,7 @@ from qianxun.answer.tables.periods import shown_parts, with_wholes
 from qianxun.answer.tables.plan import decisive, read_question
 from qianxun.answer.tables.run import Outcome, Unanswerable, run, with_unit
 from qianxun.answer.tables.sheet import Sheet
-from qianxun.core.layered_types import CitedCell, Plan, TableAnswer, TableInput, Understood, Unsure
+from qianxun.core.layered_types import CitedCell, Condition, Plan, TableAnswer, TableInput, Understood, Unsure
 from qianxun.core.ports import never
 from qianxun.question.question import read
 from qianxun.question.table_query import TableQuery, plain, runs, span, union
@@ -177,7 +177,7 @@ def _leftover(query: TableQuery, sheet: Sheet, read: Understood) -> str:
     left = _open(query, sheet, read)
     if read.plan.operation == "sum" and not read.plan.conditions and not _names_label(query, sheet, read):
         around = query.unexplained(read.explained) & ~left & ~_requested_unit(query, sheet, read)
-        left |= union(span(*run) for run in runs(around) if not _means_rows(query.text, *run))
+        left |= union(span(*run) for run in runs(around) if not _means_rows(sheet, query.text, *run))
     return "、".join(query.text[start:end] for start, end in runs(left) if end - start > 1)
 
 
@@ -186,8 +186,14 @@ def _names_label(query: TableQuery, sheet: Sheet, read: Understood) -> bool:
     return sheet.label is not None and bool(match_column(sheet.names[sheet.label], query.text).mask & read.explained)
 
 
-def _means_rows(text: str, start: int, end: int) -> bool:
-    return _NAMES_TABLE.search(text[start:end]) is not None or cue("several.rows").search(text[:start]) is not None
+def _means_rows(sheet: Sheet, text: str, start: int, end: int) -> bool:
+    """Returns True for 采购清单, for 所有城市, and for 采购合同 of a table that is called 2025年采购合同台账."""
+    named = text[start:end]
+    listed = re.compile(
+        f"(?:{_NUMBER.pattern}年度?)?{re.escape(named)}(?:登记|一览|明细|汇总|统计)?{_NAMES_TABLE.pattern}"
+    )
+    is_title = listed.fullmatch(plain(sheet.table.title)) is not None
+    return is_title or bool(_NAMES_TABLE.search(named)) or cue("several.rows").search(text[:start]) is not None
 
 
 def _refusal(query: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
@@ -299,7 +305,7 @@ _DOES: Final = {
 
 def _reading(sheet: Sheet, plan: Plan) -> str:
     where = f"在《{sheet.table.title}》中" if sheet.table.title else "在表中"
-    conditions = "，".join(f"“{sheet.columns[one.column].name}”{one.written}" for one in plan.conditions)
+    conditions = "，".join(f"“{sheet.columns[one.column].name}”{_written(sheet, one)}" for one in plan.conditions)
     parts = [where]
     if conditions:
         parts.append(f"找{conditions}的行")
@@ -318,6 +324,16 @@ def _reading(sheet: Sheet, plan: Plan) -> str:
     rows = (*(plan.rows or ()), *(row for row, _ in plan.against))
     parts.append(shown_parts(sheet.table, sheet.parts, [one for one in used if one is not None], rows))
     return "，".join(filter(None, parts))
+
+
+def _written(sheet: Sheet, condition: Condition) -> str:
+    """A condition with its cells as they are in the table."""
+    written = condition.written
+    for value in condition.values:
+        rows = sheet.rows_by_text(condition.column).get(str(value), ()) if isinstance(value, str) else ()
+        for row in rows[:1]:
+            written = written.replace(f"“{value}”", f"“{sheet.table.texts[row][condition.column].strip()}”")
+    return written
 
 
 def _names_read(sheet: Sheet, plan: Plan) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Final
 
+from qianxun.answer.tables.match import places
 from qianxun.answer.tables.sheet import WORDS, CellMention, Sheet
 from qianxun.core.layered_types import Comparison, Condition
 from qianxun.question.table_query import plain, runs, span, union
@@ -23,6 +25,15 @@ _LOOSE: Final = re.compile(  # comparisons that must belong to a number
     + "|达到|以上|以下|介于|之间|之前|以前|之后|以后|以内"
 )
 _LONGEST_CATEGORY: Final = 12
+# Whether it is denied, and whether more is meant.
+_REACHED: Final[Mapping[tuple[bool, bool], tuple[Comparison, str]]] = MappingProxyType(
+    {
+        (False, False): (">=", "不低于"),
+        (True, False): ("<", "低于"),
+        (False, True): (">", "高于"),
+        (True, True): ("<=", "不高于"),
+    }
+)
 _CLAUSE: Final = re.compile("[,;。?!:]")
 
 
@@ -290,6 +301,38 @@ def _stated_condition(text: str, sheet: Sheet, mention: ColumnMention) -> Condit
     values = tuple(sorted(cells & (without if denied else having)))
     mask = span(denied.start() if denied else mention.start, mention.end)
     return Condition(mention.column, "in", values, f"是“{'、'.join(values)}”", mask) if values else None
+
+
+def reached_conditions(text: str, sheet: Sheet) -> list[Condition]:
+    """没有完成目标, where a column has what was to be reached and another what was: the rows where that is less. Raises
+    Unclear where there are several such pairs, and it is not said which is meant."""
+    hit = cue("table.reached").search(text)
+    pairs = _targets(sheet) if hit else []
+    named = [pair for pair in pairs if pair[0] and pair[0] in text]
+    pairs = named or pairs
+    if hit is None or not pairs:
+        return []
+    if len(pairs) > 1:
+        raise Unclear("不知道说的是哪一个目标")
+    ((of, target, actual),) = pairs
+    mask = (span(*hit.span()) & ~(span(*hit.span("of")) if hit["of"] else 0)) | (places(of, text) if of else 0)
+    sign, words = _REACHED[hit["lacks"] is not None, bool(hit["more"] or hit["over"])]
+    return [Condition(actual, sign, (), f"{words}“{sheet.columns[target].name}”", mask, than=target)]
+
+
+def _targets(sheet: Sheet) -> list[tuple[str, int, int]]:
+    """Pairs of columns, a target and what was achieved of it, and what stands above both of them."""
+    above: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for c, column in enumerate(sheet.columns):
+        *path, last = column.name.split(" / ")
+        for kind, named in (("target", cue("table.target_column")), ("actual", cue("table.actual_column"))):
+            if sheet.is_measure(c) and named.match(last) and column.kind != "percent":
+                above[plain(" / ".join(path))][kind].append(c)
+    return [
+        (path, found["target"][0], found["actual"][0])
+        for path, found in above.items()
+        if len(found["target"]) == len(found["actual"]) == 1
+    ]
 
 
 def contained_conditions(text: str, sheet: Sheet, open_: int, label: int | None) -> list[Condition]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from qianxun.answer.tables.conditions import Unclear, had_conditions, numeric_conditions
+from qianxun.answer.tables.conditions import Unclear, had_conditions, numeric_conditions, reached_conditions
 from qianxun.answer.tables.lookup import look_up, look_up_pair
 from qianxun.answer.tables.match import places
 from qianxun.answer.tables.scene import (
@@ -90,8 +90,10 @@ def _work(scene: Scene) -> Understood | None:
     _refuse_beyond(scene)
     if (compared := _comparison(scene)) is not None:
         return compared
-    closed = scene.names_mask | scene.cells_mask
-    numeric = numeric_conditions(text, scene.sheet, scene.mentions, closed | _cue_numbers(text) | scene.about)
+    reached = reached_conditions(text, scene.sheet)
+    closed = scene.names_mask | scene.cells_mask | union(condition.mask for condition in reached)
+    numbered = numeric_conditions(text, scene.sheet, scene.mentions, closed | _cue_numbers(text) | scene.about)
+    numeric = [*reached, *numbered]
     superlative, top = scene.free("superlative.cue"), scene.free("superlative.top")
     if scene.sheet.is_form and (numeric or superlative or top):
         raise Unclear("表格不是一行一条的样子")
@@ -340,7 +342,7 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
     outputs = shown_columns(scene, conditions)
     label = scene.sheet.label
     known = any(one.column == label and one.comparison in ("in", "=") for one in conditions)
-    outputs = outputs or ([label] if label is not None and not known else [])
+    outputs = outputs or _people(scene) or ([label] if label is not None and not known else [])
     if not outputs:
         raise Unclear("不知道要列出哪一列")
     refuse_more(scene, len(outputs))
@@ -353,6 +355,13 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
     cues = span(*listing.span()) if listing else 0
     plan = Plan("filter" if conditions else "list", tuple(conditions), tuple(outputs))
     return finish(scene, plan, cues, entities(scene, outputs))
+
+
+def _people(scene: Scene) -> list[int]:
+    """The one column of people, where it is asked who: 负责人."""
+    columns = scene.sheet.columns
+    found = [c for c, column in enumerate(columns) if cue("table.person_column").search(column.name)]
+    return found if len(found) == 1 and scene.free("who.fitness") else []
 
 
 def _asks_which_has(scene: Scene) -> bool:

@@ -52,6 +52,8 @@ def _names(sheet: Sheet, condition: Condition, row: int) -> bool:
 
 def _meeting(sheet: Sheet, condition: Condition, rows: list[int]) -> list[int]:
     column = condition.column
+    if condition.than is not None:
+        return [row for row in rows if _meets_column(condition, condition.than, sheet.table.rows[row])]
     if sheet.columns[column].kind == "date":
         return [row for row in rows if _meets_date(condition, sheet.table.rows[row][column])]
     bounds = [value for value in condition.values if isinstance(value, Decimal)]
@@ -70,6 +72,11 @@ def _meeting(sheet: Sheet, condition: Condition, rows: list[int]) -> list[int]:
             return [row for row in rows if cells[row] and not any(part in cells[row] for part in texts)]
         case _:
             return [row for row in rows if any(part in cells[row] for part in texts)]
+
+
+def _meets_column(condition: Condition, other: int, cells: Sequence[CellValue]) -> bool:
+    value, bound = number(cells[condition.column]), number(cells[other])
+    return value is not None and bound is not None and _compare(condition.comparison, [(value, bound)])
 
 
 def _meets_date(condition: Condition, value: CellValue) -> bool:

@@ -210,10 +210,13 @@ def outputs_of(scene: Scene, conditions: Sequence[Condition], taken: Sequence[in
     """Columns that are named and not used up by a condition, in the order in which they are named. A column may bound
     the rows in one place and be asked for in another."""
     spent = [place for condition in conditions if (place := _place_of(scene, condition)) is not None]
+    compared = union(condition.mask for condition in conditions if condition.than is not None)
     free = [
         mention
         for mention in scene.mentions
-        if mention.column not in taken and not any(mention.start < one.end and one.start < mention.end for one in spent)
+        if mention.column not in taken
+        and not any(mention.start < one.end and one.start < mention.end for one in spent)
+        and not span(mention.start, mention.end) & compared
     ]
     known = [one.column for one in conditions if one.comparison == "in" and len(one.values) == 1]
     order = {mention.column: mention.start for mention in reversed(free) if mention.column not in known}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -135,13 +136,14 @@ class Sheet:
 
     @cached_property
     def is_form(self) -> bool:
-        """Returns True if names and values take turns in it, unlike rows of one kind: nothing to count there."""
+        """Returns True if names and values take turns in it, unlike rows of one kind: nothing to count there. What has
+        no letter is no name: 021-55667788."""
         if not any(column.path for column in self.columns):
             return True
         if not self.is_wordy:
             return False
         names = [cell for c in range(0, len(self.columns), 2) for cell in self.plain_cells(c) if cell]
-        return len(set(names)) == len(names)
+        return len(set(names)) == len(names) and all(any(map(str.isalpha, name)) for name in names)
 
     def rows_by_text(self, column: int) -> Mapping[str, Sequence[int]]:
         if column not in self._rows_by_text:
@@ -175,10 +177,18 @@ class Sheet:
             rows = self.rows_by_text(column)
             for piece in pieces.intersection(rows):
                 is_enough = piece in ("男", "女") or (len(piece) >= 2 and any(map(str.isalnum, piece)))
-                if is_enough and (mask := places(piece, text)):
+                mask = places(piece, text) if is_enough else self._stated(column, piece, text)
+                if mask:
                     found.append(CellMention(column, piece, mask, tuple(rows[piece])))
-        sexes = [cell for cell in found if len(cell.text) == 1]
+        sexes = [cell for cell in found if cell.text in ("男", "女")]
         return longest([cell for cell in found if cell not in sexes] if len(sexes) > 1 else found)
+
+    def _stated(self, column: int, piece: str, text: str) -> int:
+        """The characters of a cell of one letter right after the name of its column: A of 评级为A."""
+        name = re.escape(plain(self._last_name(column)))
+        after = re.compile(f"{name}(?:为|是|=|等于|:)?({re.escape(piece)})(?![a-z0-9+-])")
+        is_letter = len(piece) == 1 and piece.isalpha() and bool(name)
+        return union(span(*hit.span(1)) for hit in after.finditer(text)) if is_letter else 0
 
 
 @cached_texts(8)  # for the tables that a question is read against; twenty thousand pieces of the longest

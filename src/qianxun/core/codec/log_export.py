@@ -15,7 +15,18 @@ COLUMNS: Final = (
     "id", "created_at", "knowledge_base_id", "retrieval_mode", "query", "tier", "chunk_count", "zero", "time_cost_ms",
     "from_cache", "degraded", "rating", "comment", "trace_id", "first_chunk_id", "first_score",
 )  # fmt: skip
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would compute
+FORMULA: Final = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "＝",
+    "＋",
+    "－",
+    "＠",
+    "\t",
+    "\r",
+)  # how a cell begins that a spreadsheet would compute
 
 
 def exported_header(form: ExportForm) -> str:

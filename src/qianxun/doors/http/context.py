@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request, Response
@@ -99,7 +100,12 @@ async def recall_slot(request: Request, searches: int = 1) -> AsyncIterator[None
 
 async def _count_searches(request: Request, searches: int = 1) -> None:
     """Raises QuotaExceeded."""
-    await service_of(request).quota.count(getattr(request.state, "tenant", ""), searches)
+    await search_count(request)(searches)
+
+
+def search_count(request: Request) -> Callable[..., Coroutine[Any, Any, None]]:
+    """Counts searches of the request's tenant, also when the request is over."""
+    return partial(service_of(request).quota.count, getattr(request.state, "tenant", ""))
 
 
 class SearchRoute(APIRoute):

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -22,10 +22,10 @@ from starlette.types import Receive, Scope, Send
 
 from qianxun.core.answer_types import Answer, AnswerEvent, Done, Failed, Token
 from qianxun.core.codec import sse
-from qianxun.core.errors import Overloaded, QianxunError
+from qianxun.core.errors import Overloaded, QianxunError, RecordsUnavailable, Unauthorized
 from qianxun.core.options import AskChoices
 from qianxun.doors.http.concurrency import ClientDisconnected
-from qianxun.doors.http.context import answer_slot, trace_id
+from qianxun.doors.http.context import answer_slot, service_of, trace_id
 from qianxun.doors.http.middleware.metrics import AnswerTime
 from qianxun.doors.http.responses import encode_json, error_response, json_response, log_unforeseen, status_of
 from qianxun.engine.engine import Engine
@@ -33,6 +33,7 @@ from qianxun.engine.engine import Engine
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS: Final = 10.0  # proxies and clients take a longer silence for the end
+CHECK_KEY_SECONDS: Final = 1.0  # between two looks at whether the key of a stream is still in force
 LAST_EVENT_SECONDS: Final = 5.0  # for the last event to a client that does not read
 MAX_BUFFERED: Final = 64  # events that the client has not read yet
 KEEP_ALIVE: Final = b": keep-alive\n\n"
@@ -142,6 +143,7 @@ class EventStream(Response):
         del self.headers["content-length"]
         self._stack, self._first, self._events = stack, first, events
         self._writer, self._recorder = writer, recorder
+        self._checked = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs in the task of the request: the slot cancels it."""
@@ -165,10 +167,21 @@ class EventStream(Response):
         last = self._first
         await self._send(send, self._first)
         async for event in self._events:
+            await self._expect_live_key()
             await self._send(send, event)
             last = event or last
         if not isinstance(last, Done | Failed):
             raise RuntimeError("the events of an answer ended without an end")
+
+    async def _expect_live_key(self) -> None:
+        """Raises Unauthorized once the key that asked is revoked: an answer may take minutes."""
+        key_id = getattr(self._recorder.request.state, "key_id", None)
+        if not isinstance(key_id, int) or time.monotonic() - self._checked < CHECK_KEY_SECONDS:
+            return
+        self._checked = time.monotonic()
+        with suppress(RecordsUnavailable):  # the next request is told of it, this one was allowed
+            if await service_of(self._recorder.request).keys.live(key_id) is None:
+                raise Unauthorized("密钥已吊销，答案没有写完", hint="用 qianxun keys create 签发新的密钥")
 
     async def _send(self, send: Send, event: AnswerEvent | None) -> None:
         if event is not None:

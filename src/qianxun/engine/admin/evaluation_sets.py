@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 from sqlalchemy import Connection
 
-from qianxun.core.errors import BadInput, NotFound, QianxunError
+from qianxun.core.errors import BadInput, NotFound, QianxunError, QuotaExceeded
 from qianxun.core.evaluation_types import (
     Case,
     CaseChange,
@@ -57,6 +57,7 @@ __all__ = ["CHOICES", "DEFAULT_SET", "METRICS", "MODES", "NDCG", "Evaluations"]
 
 Result = TypeVar("Result")
 Watch = Callable[[int], None]
+Count = Callable[[], Awaitable[None]]  # raises QuotaExceeded
 
 DEFAULT_SET: Final = "常用问题"
 CHOICES: Final = ("threshold", "fusion", "weights", "rerank", "fuzzy")  # of a search, that a run may make
@@ -66,11 +67,16 @@ REPORT_SECONDS: Final = 1.0  # between two reports of a run's progress
 PAGE: Final = 200  # documents read at a time for an export
 
 
+async def uncounted() -> None:
+    """For runs that no quota counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluations:
     """``Evaluations(engine).sets()``: those of the engine's tenant. Raises NotFound for what the tenant has not."""
 
     engine: Engine
+    count: Count = uncounted  # called before each question of a run that was started
 
     # ── sets ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -213,11 +219,15 @@ class Evaluations:
         self, set_id: int, mode: str, *, name: str = "", choices: Mapping[str, Any] | None = None
     ) -> EvaluationRun:
         """Begins to measure a way of searching on every case; `run` shows how far it is. Raises BadInput for a mode or
-        choice that cannot be measured, Overloaded where too much runs already."""
-        measuring = await self._prepared(set_id, mode, name, choices or {})
+        choice that cannot be measured, Overloaded where too much runs already, QuotaExceeded where no search may be
+        made; later questions wait until one may."""
+        await self.count()
+        measuring = await self._prepared(set_id, mode, name, choices or {}, self.count)
         operations, tenant = self.engine.operations, self.engine.tenant
         try:
-            operations.start("evaluate", tenant, measuring.base.id, measuring.run.total, measuring.work)
+            operations.start(
+                "evaluate", tenant, measuring.base.id, measuring.run.total, measuring.work, takes_turns=True
+            )
         except QianxunError:
             await self.remove_run(measuring.run.id)
             raise
@@ -264,7 +274,9 @@ class Evaluations:
             raise BadInput("两次运行不属于同一个评测集", hint="选同一个评测集的两次运行")
         return _compared(before, after, await self.results(before, metric=metric), await self.results(after), metric)
 
-    async def _prepared(self, set_id: int, mode: str, name: str, choices: Mapping[str, Any]) -> _Measuring:
+    async def _prepared(
+        self, set_id: int, mode: str, name: str, choices: Mapping[str, Any], count: Count = uncounted
+    ) -> _Measuring:
         found = await self.get(set_id)
         base = await self.engine.knowledge_base(found.knowledge_base_id)
         _check_choices(self.engine, base, mode, choices)
@@ -280,7 +292,7 @@ class Evaluations:
             "setup": setup,
         }
         run = await self._write(lambda tx, tenant: evaluations.start_run(tx, set_id, tenant=tenant, **values))
-        return _Measuring(self.engine, base, run, cases)
+        return _Measuring(self.engine, base, run, cases, count)
 
     async def _read(self, work: Callable[[Connection, str], Result]) -> Result:
         return await self.engine.records.read(lambda tx: work(tx, self.engine.tenant))
@@ -339,6 +351,7 @@ class _Measuring:
     base: KnowledgeBase
     run: EvaluationRun
     cases: Sequence[Case]
+    count: Count = uncounted
     problems: Problems = field(default_factory=Problems)
     results: list[CaseResult] = field(default_factory=list)
     reported: int = 0
@@ -365,13 +378,28 @@ class _Measuring:
             await self._search("预热")  # loads the model, which does not count in the times
             self.problems = Problems()
             for case in self.cases:
-                self.results.append(await self._result(case))
+                if not await self._has_room():
+                    return False
+                async with self.engine.operations.turn():
+                    self.results.append(await self._result(case))
                 watch(1)
                 if time.monotonic() - last >= REPORT_SECONDS:
                     last = time.monotonic()
                     if not await self._report():
                         return False
         return True
+
+    async def _has_room(self) -> bool:
+        """Waits until the tenant's quota of searches has room for a question. Returns False where it was cancelled."""
+        while True:
+            try:
+                await self.count()
+            except QuotaExceeded as full:
+                if not await self._report():
+                    return False
+                await asyncio.sleep(min(max(full.retry_seconds, 1), REPORT_SECONDS))
+            else:
+                return True
 
     async def _search(self, question: str) -> list[Chunk]:
         run = self.run

@@ -41,7 +41,7 @@ def _blocks(message: EmailMessage, limits: ParseLimits, attached: list[str], lev
     people = [f"{label}：{value}" for name, label in _PEOPLE if (value := _header(message, name))]
     if subject or people:  # a saved page may have neither
         yield Heading(subject or "（无主题）", level)
-    lines = [*people, *([f"日期：{date}"] if (date := _date(message)) else [])]
+    lines = [*people, *([f"发送日期：{date}"] if (date := _date(message)) else [])]
     if lines:
         yield Paragraph("\n".join(lines))
     body = message.get_body(("html", "plain"))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -21,7 +22,11 @@ from qianxun.records.database.statements import delete_in, insert_rows
 from qianxun.records.governance import audit
 from qianxun.records.schema import DeliveryRow, KnowledgeBaseRow, WebhookRow
 
+log = logging.getLogger(__name__)
+
 MOST_OF_A_TENANT: Final = 50
+MOST_WAITING: Final = 10_000  # deliveries to one address; what happens beyond that is not queued
+MOST_FAILED: Final = 10_000  # … that were given up; the newest stay
 FIRST_WAIT: Final = 10.0  # seconds before the second attempt; twice as long before each one after it …
 LONGEST_WAIT: Final = 3600.0  # … but no longer than this
 ATTEMPTS: Final = 12  # five hours in all; then it is given up
@@ -135,7 +140,19 @@ def enqueue(tx: Connection, knowledge_base: int, event: str, happened: Iterable[
     hooks = [row for row in tx.execute(_HOOKS, {"base": knowledge_base}) if event in row.events]
     if not hooks:
         return 0
-    return _insert(tx, event, [(row.id, row.tenant, knowledge_base, data) for data in happened for row in hooks])
+    events = list(happened)
+    rooms = [(row, min(_room(tx, row.id), len(events))) for row in hooks]
+    if lost := sum(len(events) - room for _, room in rooms):
+        log.warning("%d events were not queued: %d wait for their address already", lost, MOST_WAITING)
+    return _insert(
+        tx, event, [(row.id, row.tenant, knowledge_base, data) for row, room in rooms for data in events[:room]]
+    )
+
+
+def _room(tx: Connection, number: int) -> int:
+    waiting = select(DeliveryRow.id).where(DeliveryRow.webhook_id == number, DeliveryRow.status == "pending")
+    count = select(func.count()).select_from(waiting.limit(MOST_WAITING).subquery())
+    return MOST_WAITING - min(tx.execute(count).scalar_one(), MOST_WAITING)
 
 
 def trial(tx: Connection, number: int, event: str, *, tenant: str) -> Due:
@@ -196,6 +213,16 @@ def missed(tx: Connection, delivery: int, attempts: int, reason: str, jitter: fl
     )
     old = (DeliveryRow.status == "failed") & (DeliveryRow.next_at < now - timedelta(days=FAILED_DAYS))
     tx.execute(delete(DeliveryRow).where(old))
+    if attempts >= ATTEMPTS:
+        _keep_newest_failed(tx, tx.execute(select(DeliveryRow.webhook_id).where(DeliveryRow.id == delivery)).scalar())
+
+
+def _keep_newest_failed(tx: Connection, number: int | None) -> None:
+    own = (DeliveryRow.webhook_id == number) & (DeliveryRow.status == "failed")
+    newest = select(DeliveryRow.id).where(own).order_by(DeliveryRow.id.desc())
+    last = tx.execute(newest.offset(MOST_FAILED).limit(1)).scalar()
+    if last is not None:
+        tx.execute(delete(DeliveryRow).where(own, DeliveryRow.id <= last))
 
 
 def forget_failed(tx: Connection, tenant: str) -> int:

@@ -32,7 +32,7 @@ from qianxun.doors.cli.session import (
     with_engine,
     with_library,
 )
-from qianxun.doors.cli.views.drawing import label, minutes, new_table
+from qianxun.doors.cli.views.drawing import label, minutes, new_table, one_line
 
 if TYPE_CHECKING:
     from qianxun.core.types import DocumentState, KnowledgeBase
@@ -236,7 +236,7 @@ def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) 
         return
     console = out()
     model = about["embedding_model"] or tr("只按词语检索", "words only")
-    console.print(f"[bold]{escape(about['name'])}[/]  [dim]{escape(model)} · {about['created_at']}[/]")
+    console.print(f"[bold]{escape(about['name'])}[/]  [dim]{escape(model)} · {minutes(about['created_at'])}[/]")
     counts = tuple(about[name] for name in ("documents", "chunks", "tables"))
     console.print(
         tr("{} 个文档，{} 块，{} 张表格".format(*counts), "{} documents, {} chunks, {} tables".format(*counts))
@@ -281,7 +281,9 @@ def _listing(documents: Sequence[DocumentState]) -> Table:
     table.add_column(tr("更新于", "updated"), style="dim")
     for one in documents:
         state = f"[{STATES[one.status]}]{label('states', one.status)}[/]"
-        table.add_row(escape(path_of(one)), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at))
+        table.add_row(
+            escape(one_line(path_of(one))), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at)
+        )
     return table
 
 

@@ -17,7 +17,7 @@ from qianxun.doors.cli.commands.search import described as described_search
 from qianxun.doors.cli.commands.search import show
 from qianxun.doors.cli.i18n import hint, note, out, print_json, print_plain, tr
 from qianxun.doors.cli.session import JsonFlag, Library, find_base, session_of, with_engine, with_library
-from qianxun.doors.cli.views.drawing import show_degraded, visible
+from qianxun.doors.cli.views.drawing import label, show_degraded, visible
 from qianxun.doors.cli.views.layered import show as show_layered
 
 if TYPE_CHECKING:
@@ -117,12 +117,16 @@ def _nothing(zero: bool, slow_ms: float | None) -> str:
     return tr("还没有检索记录。先检索一次：qianxun search", "Nothing in the log yet. Search first: qianxun search")
 
 
+def _tier(entry: LogEntry) -> str:
+    return label("tiers", entry.tier) if entry.tier else "—"
+
+
 def _table(found: Sequence[LogEntry], names: dict[int, str], width: int) -> Table:
     """The texts are cut to what the figures leave of the width: a figure that is cut off is another figure."""
     figures = [
         max(len(str(entry.id)) for entry in found),
         max(len(entry.mode) for entry in found),
-        max(len(entry.tier or "—") for entry in found),
+        max(cell_len(_tier(entry)) for entry in found),
         max(4, *(len(str(len(entry.results))) for entry in found)),
         max(4, *(len(f"{entry.time_cost_ms:.0f}") for entry in found)),
         max(cell_len(_marks(entry)) for entry in found),
@@ -145,7 +149,7 @@ def _table(found: Sequence[LogEntry], names: dict[int, str], width: int) -> Tabl
             Text(names.get(entry.knowledge_base_id, str(entry.knowledge_base_id))),
             Text(_cut(entry.query)),
             entry.mode,
-            entry.tier or "—",
+            _tier(entry),
             Text(str(len(entry.results)), style="bold red" if entry.zero else ""),
             f"{entry.time_cost_ms:.0f}",
             Text(_marks(entry), style="yellow"),

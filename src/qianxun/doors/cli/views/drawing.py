@@ -63,6 +63,11 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign == "\n" else " " for sign in text)
 
 
+def one_line(name: str) -> str:
+    """A name with its line ends as ``\\n``: it takes one line of a listing. What else is no text the console shows."""
+    return name.replace("\r", "\\r").replace("\n", "\\n")
+
+
 def visible(text: str) -> str:
     """In one line, without control characters."""
     return " ".join(printable(text).split())

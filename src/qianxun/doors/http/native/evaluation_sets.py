@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import Field
 
 from qianxun.core.codec.wire import to_wire
@@ -28,7 +28,7 @@ from qianxun.core.limits import (
     QUERY_LIMIT,
     RELEVANT_LIMIT,
 )
-from qianxun.doors.http.context import BaseId, TenantEngine
+from qianxun.doors.http.context import BaseId, TenantEngine, search_count
 from qianxun.doors.http.native.routes import Deleted, body_examples, route, write_route
 from qianxun.doors.http.request_models import RequestModel
 from qianxun.doors.http.response_models import listed, of, response
@@ -197,9 +197,13 @@ async def list_runs(engine: TenantEngine, set_id: SetId) -> Response:
     "/v1/evaluation-sets/{set_id}/runs",
     **write_route("开始一次评测", EvaluationRun, 400, 404, 413, 422, 507, status=202),
 )
-async def start(engine: TenantEngine, set_id: SetId, body: Annotated[NewRun, body_examples("new_run")]) -> Response:
-    """在后台逐题检索，不用缓存，不留记录；进度看这次运行的 `done` 与 `total`。"""
-    run = await Evaluations(engine).start(set_id, body.mode, name=body.name, choices=body.choices)
+async def start(
+    request: Request, engine: TenantEngine, set_id: SetId, body: Annotated[NewRun, body_examples("new_run")]
+) -> Response:
+    """在后台逐题检索，不用缓存，不留记录；进度看这次运行的 `done` 与 `total`。每题算租户的一次检索，配额满了就等。"""
+    run = await Evaluations(engine, search_count(request)).start(
+        set_id, body.mode, name=body.name, choices=body.choices
+    )
     return success(to_wire(run), 202)
 
 

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
+from xml.parsers import expat
 
 from qianxun.core.errors import TooLarge, Unreadable
 from qianxun.core.limits import MIB
@@ -57,9 +58,19 @@ def _check_sizes(members: list[zipfile.ZipInfo], limits: ParseLimits) -> None:
 
 
 def _check_prologue(stream: IO[bytes]) -> None:
-    """Office never writes a document type; entities are an attack on the parser."""
-    head = stream.read(_HEAD).replace(b"\x00", b"")
-    if b"<!DOCTYPE" in head or b"<!ENTITY" in head:
+    """Office never writes a document type; entities are an attack on the parser. It may come after any number of blanks
+    and comments, and before the first element."""
+    seen: list[str] = []
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler = lambda *_: seen.append("type")
+    parser.StartElementHandler = lambda *_: seen.append("element")
+    try:
+        while not seen and (chunk := stream.read(_HEAD)):
+            parser.Parse(chunk, False)
+    except expat.ExpatError as error:
+        if not seen:
+            raise Unreadable("文件内的 XML 已损坏", hint="请用 Office 打开后另存") from error
+    if seen[:1] == ["type"]:
         raise Unreadable("文件内含 XML 实体定义，可能有害，已拒绝", hint="请用 Office 打开后另存")
 
 

@@ -26,6 +26,7 @@ _SCAN_PIXELS: Final = 9_000_000
 _NUMBER: Final = re.compile(r"\d+|^[IVXLC]{1,6}(?![A-Za-z])|(?<![A-Za-z])[IVXLC]{1,6}$")
 _REPEATED: Final = 0.2  # a line that opens or closes this share of the pages is a running head or foot
 _GOES_ON: Final = re.compile(r"^[(（]?(?:接上页|续上表|续表)|^表.{0,40}[(（]续[一二三四五六七八九十\d]{0,3}[)）]")
+_SENTENCE_ENDS: Final = ("。", "！", "？", "；", "!", "?", ";")
 _REGULAR: Final = 0.7  # of its steps from page to page
 _PAGE_OF: Final = re.compile(r"[第共]\s*\d+\s*页|\bpage\s*\d+(?:\s*of\s*\d+)?", re.IGNORECASE)
 _PAGE_NUMBER: Final = re.compile(
@@ -326,7 +327,8 @@ def _blocks(page: _Page, running: set[str], headings: dict[tuple[int, str], int]
                 yield TableBlock(table, page.number, band.pages_of(table))
             continue
         for paragraph in _paragraphs(_without_running(page, band, edges), page.number, headings):
-            last = paragraph.text if len(paragraph.text) <= 60 else ""
+            if not paragraph.text.endswith(_SENTENCE_ENDS):  # what is above a sentence may still be the title
+                last = paragraph.text if len(paragraph.text) <= 60 else ""
             yield paragraph
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import openpyxl
+from openpyxl.utils.datetime import from_excel
 from openpyxl.utils.exceptions import InvalidFileException
 
 from qianxun.core.documents import Block, Heading, Paragraph, ParsedFile, Table, TableBlock
@@ -32,6 +33,9 @@ from qianxun.ingest.tables.grid import Cell, as_text, clean, place, read_table
 _BROKEN: Final = (*BROKEN, InvalidFileException)
 _UNIT_LINE: Final = re.compile(r"[(（]?(?:金额|计量|货币)?单位|币种")
 _NOTE_LINE: Final = re.compile(r"(?:注|备注|说明|附注|资料来源|数据来源|来源)\s*+\d{0,2}+\s*+[:：.．、]")
+_DATE_NAME: Final = re.compile(r"日期(?:[(（][^(（]{0,20})?$|\b[Dd]ate$")
+_TIME_NAME: Final = re.compile("[时期]间|日$")  # 入职时间, where others are days; 响应时间 may be a number
+_SERIALS: Final = range(20_000, 75_000)  # the days from 1954 to 2105 as Excel counts them
 _LONGEST_TITLE: Final = 60
 _Formulas = Mapping[tuple[int, int], str]
 
@@ -154,7 +158,31 @@ def _cells(sheet: Any, unsolved: _Formulas, notes: list[str]) -> dict[tuple[int,
     folded = {row for row, dimension in sheet.row_dimensions.items() if dimension.hidden} & {row for row, _ in found}
     if folded:
         notes.append(f"工作表“{sheet.title}”有 {len(folded)} 行被隐藏（筛选或折叠），照常收录")
+    return found | _days(sheet, found)
+
+
+def _days(sheet: Any, cells: Mapping[tuple[int, int], Cell]) -> dict[tuple[int, int], Cell]:
+    """The days that lost their format when they were pasted, as days: 45123 below 入职日期."""
+    columns: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    names: dict[int, str] = {}
+    for at in sorted(cells):
+        if cells[at].kind == "text":
+            names[at[1]] = cells[at].text
+        else:
+            columns.setdefault((at[1], names.get(at[1], "")), []).append(at)
+    found = {}
+    for (_, name), column in columns.items():
+        has_day = any(cells[at].kind == "date" for at in column)
+        if _DATE_NAME.search(name) or (has_day and _TIME_NAME.search(name)):
+            for at in column:
+                if _is_serial(cells[at]) and sheet._cells[at].number_format == "General":
+                    text = _iso(from_excel(cells[at].value, sheet.parent.epoch))
+                    found[at] = replace(cells[at], text=text, value=text, kind="date")
     return found
+
+
+def _is_serial(cell: Cell) -> bool:
+    return cell.kind == "number" and isinstance(cell.value, int) and cell.value in _SERIALS
 
 
 def _hidden_columns(sheet: Any) -> frozenset[int]:

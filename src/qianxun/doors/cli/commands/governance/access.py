@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from qianxun.doors.cli.i18n import done, hint, out, print_json, tr
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_document, session_of, with_base
-from qianxun.doors.cli.views.drawing import new_table
+from qianxun.doors.cli.views.drawing import new_table, one_line
 
 if TYPE_CHECKING:
     from qianxun.core.governance.access import AccessRule, DocumentAccess
@@ -142,7 +142,7 @@ def _print(found: Sequence[DocumentAccess]) -> None:
     for one in found:
         labels = escape(" ".join(one.labels)) or tr("人人可见", "everybody")
         origin = tr("自己", "its own") if one.is_own else tr("规则", "a rule") if one.labels else ""
-        table.add_row(escape(one.doc_id), escape(one.name), labels, origin)
+        table.add_row(escape(one.doc_id), escape(one_line(one.name)), labels, origin)
     out().print(table)
 
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from qianxun.doors.cli.i18n import done, hint, out, print_json, tr, warn
 from qianxun.doors.cli.session import JsonFlag, Session, expect_data, run_offline, session_of, with_client
-from qianxun.doors.cli.views.drawing import minutes, new_table
+from qianxun.doors.cli.views.drawing import minutes, new_table, one_line
 
 if TYPE_CHECKING:
     from qianxun.core.governance.audit import AuditEntry, AuditVerdict
@@ -47,7 +47,7 @@ def list_entries(
         erased = tr("（已清除）", "(erased)") if entry.is_erased else ""
         base = f"[{entry.knowledge_base_id}] " if entry.knowledge_base_id else ""
         cells = (entry.tenant, entry.who or erased, entry.action, f"{base}{entry.subject or _counts(entry)}")
-        table.add_row(str(entry.sequence), minutes(entry.created_at.isoformat()), *map(escape, cells))
+        table.add_row(str(entry.sequence), minutes(entry.created_at.isoformat()), *map(escape, map(one_line, cells)))
     out().print(table)
 
 

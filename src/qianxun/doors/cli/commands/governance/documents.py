@@ -12,7 +12,7 @@ from rich.markup import escape
 from qianxun.core.errors import BadInput
 from qianxun.doors.cli.i18n import hint, out, print_json, tr
 from qianxun.doors.cli.session import JsonFlag, Library, NameArgument, with_base
-from qianxun.doors.cli.views.drawing import label, minutes, new_table
+from qianxun.doors.cli.views.drawing import label, minutes, new_table, one_line
 
 if TYPE_CHECKING:
     from qianxun.core.ingest_types import DocumentListing
@@ -92,7 +92,7 @@ def _show(found: DocumentListing) -> None:
     for one in found.documents:
         cells: tuple[Any, ...] = (one.doc_id, one.name)
         state = label("states", one.status)
-        table.add_row(*map(escape, cells), state, str(one.chunks), minutes(one.updated_at))
+        table.add_row(*map(escape, map(one_line, cells)), state, str(one.chunks), minutes(one.updated_at))
     if found.documents:
         out().print(table)
     hint(f"共 {found.total} 个", f"{found.total} in all")

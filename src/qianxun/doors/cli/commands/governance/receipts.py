@@ -42,7 +42,8 @@ def list_receipts(
         return
     titles = (("编号", "id"), ("时间", "time"), ("知识库", "base"), ("文档", "documents"), ("谁", "who"))
     table = new_table(*titles, overflow="fold")
-    table.add_column(tr("查明", "found"))
+    table.columns[0].no_wrap = True  # to be copied, in one piece
+    table.add_column(tr("查明", "found"), overflow="fold")
     for one in found:
         base = str(one.knowledge_base_id or "—")
         cells = (one.id, minutes(one.created_at.isoformat()), base, str(one.documents), escape(one.who))

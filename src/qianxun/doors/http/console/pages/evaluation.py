@@ -20,7 +20,7 @@ from qianxun.doors.http.console.headers import HEADERS
 from qianxun.doors.http.console.page import Page, Text
 from qianxun.doors.http.console.render import redirect, render, translate
 from qianxun.doors.http.console.searches import FUSIONS
-from qianxun.doors.http.context import TenantEngine, Writer
+from qianxun.doors.http.context import TenantEngine, Writer, search_count
 from qianxun.engine.admin.evaluation_sets import METRICS, MODES, NDCG, Evaluations
 
 PAGE: Final = Page(
@@ -176,7 +176,9 @@ async def start(request: Request, engine: TenantEngine) -> Response:
     choices = {name: value for name, value in given.items() if value}
     name = fields.text("name")
     for mode in modes:
-        await Evaluations(engine).start(own, mode, name=f"{name} {mode}".strip(), choices=choices)
+        await Evaluations(engine, search_count(request)).start(
+            own, mode, name=f"{name} {mode}".strip(), choices=choices
+        )
     return redirect(request, "/console/evaluation/set", translate(request, "开始了", "Started"), id=own)
 
 
