@@ -28,7 +28,7 @@ from qianxun.bases.lease import Turn
 from qianxun.core.errors import IndexUnusable, LeaseLost, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
-from qianxun.core.system.gc_pause import paused_collection
+from qianxun.core.system.gc_pause import bulk_step
 from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
 from qianxun.core.vectors import embed, rounded
 from qianxun.indexing.prepare import prepare_for
@@ -163,17 +163,18 @@ async def _drain_rows(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: F
         rows = await asyncio.to_thread(_as_they_are_now, base, rows)
         if not rows:  # another process had the lease meanwhile, and has applied them
             raise LeaseLost(f"知识库 {base.id} 的变更已由另一个进程做完")
-    await unbroken(_apply(base, turn, rows, fresh))
-    base.terms.note_write()
-    base.graph.note_write()
-    seconds = time.perf_counter() - started + (fresh.share(rows) * fresh.seconds if fresh is not None else 0.0)
-    base.indexed(IndexTime(base.id, len({row.document_key for row in rows}), seconds, failures))
+    with bulk_step():
+        await unbroken(_apply(base, turn, rows, fresh))
+        base.terms.note_write()
+        base.graph.note_write()
+        seconds = time.perf_counter() - started + (fresh.share(rows) * fresh.seconds if fresh is not None else 0.0)
+        base.indexed(IndexTime(base.id, len({row.document_key for row in rows}), seconds, failures))
     return failures
 
 
 def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work]:
     """The next rows, as many as fit in memory together."""
-    with base.records.reading() as tx:
+    with base.records.reading() as tx, bulk_step():
         known = fresh.entries if fresh is not None else {}
         rows = _unclaimed(base, tx, known)
         rows = rows if upto is None else _own_and_next(rows, upto)
@@ -352,17 +353,14 @@ def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry
 
     A question enters by its vector alone, and not at all without one; its words enter with the chunk it belongs to.
     """
-    with paused_collection():
+    with bulk_step():
+        pieces = [piece for piece in material if piece.field == "content" or piece.vector is not None]
+        searched = [searched_text(piece) if piece.field == "content" else "" for piece in pieces]
+        terms = base.analyser.index_terms(searched)
         return tuple(
-            _question_entry(piece) if piece.field == "question" else _content_entry(base, piece)
-            for piece in material
-            if piece.field == "content" or piece.vector is not None
+            IndexEntry(piece.key, piece.document_key, words, grams, piece.vector, piece.attributes, piece.field)
+            for piece, (words, grams) in zip(pieces, terms, strict=True)
         )
-
-
-def _content_entry(base: OpenBase, piece: Material) -> IndexEntry:
-    words, grams = base.analyser.index_terms(searched_text(piece))
-    return IndexEntry(piece.key, piece.document_key, words, grams, piece.vector, piece.attributes)
 
 
 def searched_text(piece: Material) -> str:
@@ -380,10 +378,6 @@ def searched_text(piece: Material) -> str:
             added.append(question)
     words = [word for word in piece.keywords if word not in piece.text]
     return "\n".join((text, *words, *added))
-
-
-def _question_entry(piece: Material) -> IndexEntry:
-    return IndexEntry(piece.key, piece.document_key, "", "", piece.vector, piece.attributes, "question")
 
 
 def _acknowledge(base: OpenBase, turn: Turn, sequences: Sequence[int], replaced: Sequence[Version]) -> None:
