@@ -365,8 +365,7 @@ def _prepare(base: OpenBase, found: Sequence[Document], watch: Watch) -> tuple[l
         watch(Step("embedded", count))
 
     warn = partial(_warn, watch)
-    with bulk_step():
-        prepared = prepare_for(base, found, warn=warn, on_cut=on_cut, on_embedded=on_embedded)
+    prepared = prepare_for(base, found, warn=warn, on_cut=on_cut, on_embedded=on_embedded)
     return prepared, embedded_at - cut_at
 
 

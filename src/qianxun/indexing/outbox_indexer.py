@@ -163,12 +163,14 @@ async def _drain_rows(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: F
         rows = await asyncio.to_thread(_as_they_are_now, base, rows)
         if not rows:  # another process had the lease meanwhile, and has applied them
             raise LeaseLost(f"知识库 {base.id} 的变更已由另一个进程做完")
+    await unbroken(_apply(base, turn, rows, fresh))
+    base.terms.note_write()
+    base.graph.note_write()
     with bulk_step():
-        await unbroken(_apply(base, turn, rows, fresh))
-        base.terms.note_write()
-        base.graph.note_write()
-        seconds = time.perf_counter() - started + (fresh.share(rows) * fresh.seconds if fresh is not None else 0.0)
-        base.indexed(IndexTime(base.id, len({row.document_key for row in rows}), seconds, failures))
+        share = fresh.share(rows) if fresh is not None else 0.0
+        number = len({row.document_key for row in rows})
+    seconds = time.perf_counter() - started + (share * fresh.seconds if fresh is not None else 0.0)
+    base.indexed(IndexTime(base.id, number, seconds, failures))
     return failures
 
 
@@ -291,11 +293,12 @@ async def unbroken(work: Coroutine[Any, Any, object]) -> None:
 async def _apply(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: Fresh | None) -> None:
     # A delete may have overtaken some of these; its own row comes later, and until then the records drop the hits.
     last = max(rows[-1].sequence, await base.index.watermark())
-    ready = {(row.document_key, row.generation) for row in rows if row.is_ready}
+    with bulk_step():
+        ready = {(row.document_key, row.generation) for row in rows if row.is_ready}
+        # An update that is not ready (it failed, or was overtaken) leaves the version that serves where it is.
+        replaced = [(row.document_key, row.generation) for row in rows if row.kind == "updated" and row.is_ready]
+        removed = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
     entries = await asyncio.to_thread(_entries, base, ready, fresh)
-    # An update that is not ready (it failed, or was overtaken) leaves the version that serves where it is.
-    replaced = [(row.document_key, row.generation) for row in rows if row.kind == "updated" and row.is_ready]
-    removed = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
     batch = IndexBatch(sequence=last, removed=tuple(sorted(removed)), entries=entries, fence=turn.fence)
     await apply_fenced(base, base.index, batch, turn)
     await asyncio.to_thread(_acknowledge, base, turn, [row.sequence for row in rows], replaced)
