@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -247,9 +247,9 @@ class _Changing:
     def __init__(self, base: OpenBase, following: Analyser) -> None:
         self._base, self._own, self._following = base, base.analyser, following
 
-    def index_terms(self, text: str) -> object:
+    def index_terms(self, texts: Iterable[str]) -> object:
         self._base.analyser = self._following
-        return self._own.index_terms(text)
+        return self._own.index_terms(texts)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._own, name)

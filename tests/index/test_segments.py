@@ -44,3 +44,12 @@ def test_what_tantivy_keeps_of_its_writers_is_let_go_after_some(
         assert index.view().searcher.num_docs == row + 1
         objects += [index._index] if index._index is not objects[-1] else []
     assert len(objects) == 3, "a new one after three writes and after six"
+
+
+def test_halves_of_surrogate_pairs_are_written_as_what_cannot_be_read(tmp_path: Path) -> None:
+    index = keywords.Keywords.create(tmp_path / "keywords")
+    index.write([1, 2], ["报销 \ud800 比例", "报销"], ["报 销 \ud800", "报 销"], [])
+    view = index.view()
+    assert view.frequency("words", "报销") == 2
+    assert view.frequency("words", "?") == 1
+    assert view.frequency("grams", "?") == 1

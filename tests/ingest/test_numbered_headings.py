@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from qianxun.core.types import Block, Heading, Mark, Paragraph, ParsedFile, Text
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.chunk import ChunkSplitter
-from qianxun.ingest.headings import numbered_headings
+from qianxun.ingest.headings import may_have_headings, numbered_headings
+from qianxun.ingest.headings import outline as chapters
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
 
@@ -239,3 +240,18 @@ def test_markdown_knows_its_headings_but_articles_are_not_marked(tmp_path: Path)
         "# 办法\n\n一、范围\n\n正文\n\n二、比例\n\n第一条 甲。\n\n第二条 乙。\n\n第三条 丙。\n", encoding="utf-8"
     )
     assert titles(path) == ["办法", "第一条", "第二条", "第三条"]
+
+
+_LINES = st.text(alphabet="一二、.（）(1附第章条节part 总则。，\t", max_size=12)
+
+
+@given(st.lists(_LINES, max_size=6))
+def test_lines_that_may_have_no_headings_have_none(lines: list[str]) -> None:
+    if not may_have_headings(lines):
+        assert not any(isinstance(block, Heading) for block in numbered_headings(chapters(lines)))
+
+
+def test_lines_with_a_chapter_or_a_number_may_have_headings() -> None:
+    assert may_have_headings(["总则", "第一章 适用范围"])
+    assert may_have_headings(["一、适用范围"])
+    assert not may_have_headings(["门诊报销比例为百分之六十。", "住院另行规定。"])

@@ -191,7 +191,8 @@ def test_pairs_of_characters_of_words_without_meaning_are_not_searched_for() -> 
 @pytest.mark.parametrize("text", ["報銷比例為 85％，ＡＢＣ１２３", "COVID-19 防控，QH-2087，㎡", "第三章\n乾隆"])
 def test_terms_of_an_index_entry_are_its_words_and_grams(text: str) -> None:
     analyser = Analyser(["报销比例"])
-    assert analyser.index_terms(text) == (analyser.index_words(text), index_grams(text))
+    texts = [text, "", f"{text}。", "a", text]
+    assert list(analyser.index_terms(texts)) == [(analyser.index_words(one), index_grams(one)) for one in texts]
 
 
 @given(st.text(alphabet="天a1。！？；…｡．!?;.，、”）\"' =/", max_size=30))

@@ -81,13 +81,13 @@ class Claims:
     """Stored versions that a task is chunking and embedding: the indexer leaves them to it."""
 
     def __init__(self) -> None:
-        self._done: dict[Version, asyncio.Event] = {}
+        self._done: dict[Version, asyncio.Event | None] = {}  # that somebody waits for, if anybody does
 
     def __contains__(self, version: Version) -> bool:
         return version in self._done
 
     def take(self, versions: Iterable[Version]) -> None:
-        self._done.update((version, asyncio.Event()) for version in versions)
+        self._done.update(dict.fromkeys(versions))
 
     def release(self, versions: Iterable[Version]) -> None:
         for version in versions:
@@ -96,8 +96,10 @@ class Claims:
 
     async def released(self, versions: Iterable[Version]) -> None:
         """Waits until none of these is claimed."""
-        for done in [self._done[version] for version in versions if version in self._done]:
-            await done.wait()
+        for version in [version for version in versions if version in self._done]:
+            if version in self._done:  # still, after the others
+                done = self._done[version] = self._done[version] or asyncio.Event()
+                await done.wait()
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, Literal
 
@@ -110,6 +111,12 @@ def pairs(attributes: Attributes) -> Iterator[tuple[str, Scalar]]:
     for name in attributes.metadata:
         for value in attributes.values(f"metadata.{name}"):
             yield f"metadata.{name}", value
+
+
+@lru_cache(maxsize=1_024)
+def hash_name(name: str) -> int:
+    """`hash_text` of a field's name, of which there are few."""
+    return hash_text(name)
 
 
 def hash_text(text: str) -> int:

@@ -26,7 +26,7 @@ from qianxun.bases.lease import RENEWALS
 from qianxun.core.errors import ModelError, QianxunError
 from qianxun.core.ingest_types import Step, Watch
 from qianxun.core.ports import nothing
-from qianxun.core.system.gc_pause import paused_collection
+from qianxun.core.system.gc_pause import bulk_step
 from qianxun.core.system.memory import trim_soon
 from qianxun.core.types import (
     Accepted,
@@ -168,12 +168,13 @@ class _Adding:
         """Stores a batch. Returns what is to be prepared by this task; without ``claim`` nothing is."""
         first = len(self.accepted)
         await unbroken(self._store(batch, claim))  # else claims would be left that nobody releases
-        stored = self.accepted[first:]
-        written = [at for at, one in enumerate(stored) if version_of(one) in self._claimed]
+        with bulk_step():
+            stored = [(first + at, one.document, version_of(self.accepted[first + at])) for at, one in enumerate(batch)]
+            written = [one for one in stored if one[2] in self._claimed]
         if len(written) < len(stored):
             self._is_left = True
             self._watch(Step("added", len(stored) - len(written)))
-        return [(first + at, batch[at].document, version_of(stored[at])) for at in written]
+        return written
 
     async def _store(self, batch: Sequence[Submission], claim: bool) -> None:
         async with self._base.committing.slot(self._base.about.tenant):
@@ -183,7 +184,8 @@ class _Adding:
         self._elsewhere.extend_from_now_on()
         self.accepted += stored
         if claim:
-            self._claimed |= _newest(stored)
+            with bulk_step():
+                self._claimed |= _newest(stored)
 
     async def index(self, work: Sequence[Stored]) -> None:
         """Chunks and embeds; what is large by then, or has taken a while, is stored and enters the index."""
@@ -226,10 +228,11 @@ class _Adding:
         self._begin_batch()
         async with self._base.committing.slot(self._base.about.tenant):
             keys = await asyncio.to_thread(_complete, self._base, ready)
-        for (at, _, (key, _)), _ in ready:
-            if key in keys:  # and was not overtaken
-                one = self.accepted[at]
-                self.accepted[at] = Accepted(one.doc_id, one.document_key, one.generation, one.outcome, *keys[key])
+        with bulk_step():
+            for (at, _, (key, _)), _ in ready:
+                if key in keys:  # and was not overtaken
+                    one = self.accepted[at]
+                    self.accepted[at] = Accepted(one.doc_id, one.document_key, one.generation, one.outcome, *keys[key])
         self._watch(Step("added", len(ready)))
         fresh = await asyncio.to_thread(_fresh, self._base, ready, self.accepted)
         self._release(version for (_, _, version), _ in ready if version not in fresh.entries)
@@ -381,7 +384,7 @@ def _store(
     """What became of each, and the last outbox sequence there is then. Claimed before others can see them."""
     taken: set[Version] = set()
     try:
-        with base.records.writing() as tx, paused_collection():
+        with base.records.writing() as tx, bulk_step():
             before = outbox.last_sequence(tx) if elsewhere is not None else 0
             accepted = documents.accept(tx, base.id, submissions, retry=retry)
             after = outbox.last_sequence(tx)
@@ -398,7 +401,7 @@ def _store(
 
 
 def _complete(base: OpenBase, ready: Sequence[Ready]) -> dict[int, tuple[range, range]]:
-    with paused_collection():
+    with bulk_step():
         work = [(*version, prepared) for (_, _, version), prepared in ready]
         return base.records.run(lambda tx: documents.complete(tx, base.id, work))
 

@@ -28,7 +28,7 @@ from qianxun.bases.lease import Turn
 from qianxun.core.errors import IndexUnusable, LeaseLost, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
-from qianxun.core.system.gc_pause import paused_collection
+from qianxun.core.system.gc_pause import bulk_step
 from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
 from qianxun.core.vectors import embed, rounded
 from qianxun.indexing.prepare import prepare_for
@@ -166,14 +166,17 @@ async def _drain_rows(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: F
     await unbroken(_apply(base, turn, rows, fresh))
     base.terms.note_write()
     base.graph.note_write()
-    seconds = time.perf_counter() - started + (fresh.share(rows) * fresh.seconds if fresh is not None else 0.0)
-    base.indexed(IndexTime(base.id, len({row.document_key for row in rows}), seconds, failures))
+    with bulk_step():
+        share = fresh.share(rows) if fresh is not None else 0.0
+        number = len({row.document_key for row in rows})
+    seconds = time.perf_counter() - started + (share * fresh.seconds if fresh is not None else 0.0)
+    base.indexed(IndexTime(base.id, number, seconds, failures))
     return failures
 
 
 def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work]:
     """The next rows, as many as fit in memory together."""
-    with base.records.reading() as tx:
+    with base.records.reading() as tx, bulk_step():
         known = fresh.entries if fresh is not None else {}
         rows = _unclaimed(base, tx, known)
         rows = rows if upto is None else _own_and_next(rows, upto)
@@ -290,11 +293,12 @@ async def unbroken(work: Coroutine[Any, Any, object]) -> None:
 async def _apply(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: Fresh | None) -> None:
     # A delete may have overtaken some of these; its own row comes later, and until then the records drop the hits.
     last = max(rows[-1].sequence, await base.index.watermark())
-    ready = {(row.document_key, row.generation) for row in rows if row.is_ready}
+    with bulk_step():
+        ready = {(row.document_key, row.generation) for row in rows if row.is_ready}
+        # An update that is not ready (it failed, or was overtaken) leaves the version that serves where it is.
+        replaced = [(row.document_key, row.generation) for row in rows if row.kind == "updated" and row.is_ready]
+        removed = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
     entries = await asyncio.to_thread(_entries, base, ready, fresh)
-    # An update that is not ready (it failed, or was overtaken) leaves the version that serves where it is.
-    replaced = [(row.document_key, row.generation) for row in rows if row.kind == "updated" and row.is_ready]
-    removed = {row.document_key for row in rows if row.kind == "deleted"}.union(key for key, _ in replaced)
     batch = IndexBatch(sequence=last, removed=tuple(sorted(removed)), entries=entries, fence=turn.fence)
     await apply_fenced(base, base.index, batch, turn)
     await asyncio.to_thread(_acknowledge, base, turn, [row.sequence for row in rows], replaced)
@@ -352,17 +356,14 @@ def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry
 
     A question enters by its vector alone, and not at all without one; its words enter with the chunk it belongs to.
     """
-    with paused_collection():
+    with bulk_step():
+        pieces = [piece for piece in material if piece.field == "content" or piece.vector is not None]
+        searched = [searched_text(piece) if piece.field == "content" else "" for piece in pieces]
+        terms = base.analyser.index_terms(searched)
         return tuple(
-            _question_entry(piece) if piece.field == "question" else _content_entry(base, piece)
-            for piece in material
-            if piece.field == "content" or piece.vector is not None
+            IndexEntry(piece.key, piece.document_key, words, grams, piece.vector, piece.attributes, piece.field)
+            for piece, (words, grams) in zip(pieces, terms, strict=True)
         )
-
-
-def _content_entry(base: OpenBase, piece: Material) -> IndexEntry:
-    words, grams = base.analyser.index_terms(searched_text(piece))
-    return IndexEntry(piece.key, piece.document_key, words, grams, piece.vector, piece.attributes)
 
 
 def searched_text(piece: Material) -> str:
@@ -380,10 +381,6 @@ def searched_text(piece: Material) -> str:
             added.append(question)
     words = [word for word in piece.keywords if word not in piece.text]
     return "\n".join((text, *words, *added))
-
-
-def _question_entry(piece: Material) -> IndexEntry:
-    return IndexEntry(piece.key, piece.document_key, "", "", piece.vector, piece.attributes, "question")
 
 
 def _acknowledge(base: OpenBase, turn: Turn, sequences: Sequence[int], replaced: Sequence[Version]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -11,6 +12,7 @@ from qianxun.bases.base import OpenBase
 from qianxun.core.errors import ModelError, NotFound
 from qianxun.core.governance.corrections import Correction
 from qianxun.core.ports import ChatModel, EmbeddingModel, nothing
+from qianxun.core.system.gc_pause import bulk_step
 from qianxun.core.types import Document, Piece, Prepared, QAPair, Question, Text, Vectors
 from qianxun.core.vectors import embed, rounded
 from qianxun.ingest.boundaries import semantic_cuts
@@ -72,13 +74,14 @@ def prepare(
 
     ``corrected`` are the corrections of documents, by id, each with the newest change of them.
     """
-    cut = [_cut(document, splitter, model if by_meaning else None) for document in documents]
-    attached = [
-        attach(document.pairs, pieces) if document.pairs else (pieces, ())
-        for document, pieces in zip(documents, cut, strict=True)
-    ]
-    marks = [_corrected(document, *own, corrected or {}) for document, own in zip(documents, attached, strict=True)]
-    attached = [(mark.pieces, mark.questions) for mark in marks]
+    with nullcontext() if by_meaning else bulk_step():  # no model may keep the collector waiting
+        cut = [_cut(document, splitter, model if by_meaning else None) for document in documents]
+        attached = [
+            attach(document.pairs, pieces) if document.pairs else (pieces, ())
+            for document, pieces in zip(documents, cut, strict=True)
+        ]
+        marks = [_corrected(document, *own, corrected or {}) for document, own in zip(documents, attached, strict=True)]
+        attached = [(mark.pieces, mark.questions) for mark in marks]
     if questions is not None:
         made = _made([pieces for pieces, _ in attached], questions)
         attached = [(pieces, own + more) for (pieces, own), more in zip(attached, made, strict=True)]
@@ -139,6 +142,7 @@ def _made(pieces: Sequence[tuple[Piece, ...]], make: MakeQuestions) -> list[tupl
     return [tuple(Question(pair, at, origin) for at in range(len(own)) for pair in next(replies)) for own in pieces]
 
 
+@bulk_step()
 def _with_vectors(attached: Sequence[Attached], vectors: Vectors, chunk_count: int, model: str) -> list[Prepared]:
     prepared: list[Prepared] = []
     start, start_question = 0, chunk_count

@@ -17,7 +17,7 @@ from qianxun.core.errors import BadInput
 from qianxun.core.governance.validity import stated_validity
 from qianxun.core.ingest_types import Labels
 from qianxun.core.limits import METADATA_CHARACTERS
-from qianxun.core.system.gc_pause import paused_collection
+from qianxun.core.system.gc_pause import bulk_step
 from qianxun.core.types import ContentFormat, Document, Metadata, MetadataValue, QAPair, Scalar, Submission, Text
 from qianxun.ingest.sandbox.pool import RawText
 from qianxun.ingest.tables.described import about_table, read_content
@@ -47,7 +47,7 @@ def _raw(document: Document) -> RawText:
 
 
 def _checked(batch: Sequence[Document]) -> list[Document]:
-    with paused_collection():
+    with bulk_step():
         return [_checked_document(document) for document in batch]
 
 
@@ -81,7 +81,7 @@ def _is_read_here(document: Document) -> bool:
 def _submissions(
     base: OpenBase, batch: Sequence[Document], texts: Mapping[int, Text], generation: int | None
 ) -> list[Submission]:
-    with paused_collection():
+    with bulk_step():
         return [_submission(base, document, texts.get(at), generation) for at, document in enumerate(batch)]
 
 

@@ -348,6 +348,11 @@ def heading_level(line: str) -> int | None:
     return _CHAPTER_LEVELS.get(found["unit"], 1 if found["unit"].lower() in ("part", "book") else 2)
 
 
+def may_have_headings(lines: Iterable[str]) -> bool:
+    """False where neither `outline` nor `numbered_headings` can find any: most texts of a paragraph are spared both."""
+    return any(_OPENS.match(line) or heading_level(line) is not None for line in lines)
+
+
 def outline(lines: Sequence[str]) -> list[Block]:
     """Lines as headings and paragraphs; an empty line ends a paragraph."""
     blocks: list[Block] = []

@@ -56,9 +56,9 @@ def normalise(text: str, *, indent: bool = False) -> str:
         text = _INNER_SPACE_RUN.sub(" ", text)
         text = "\n".join([line.rstrip(" ") for line in text.split("\n")])
     else:
-        text = _SPACE_RUN.sub(" ", text)
+        text = _SPACE_RUN.sub(" ", text) if "  " in text else text
         text = text.replace(" \n", "\n").replace("\n ", "\n").strip(" ")
-    return _LINE_RUN.sub("\n\n", text).strip("\n")
+    return (_LINE_RUN.sub("\n\n", text) if "\n\n\n" in text else text).strip("\n")
 
 
 def _even(found: re.Match[str]) -> str:

@@ -17,12 +17,14 @@ from qianxun.records import checksums
 SINGLE = np.dtype("<f4")
 HALF = np.dtype("<f2")
 MARK = b"h"
+PACKED = 512  # vectors at a time: what is made of them stays in the processor's own memory
 
 
 def vector_rows(keys: Sequence[int], model: str, vectors: Vectors) -> list[tuple[Any, ...]]:
     """The rows of these chunks or pairs: key, model, vector, checksum."""
-    stored = zip(keys, pack_vectors(vectors), strict=True)
-    return [(key, model, data, checksums.of_vector(key, data)) for key, data in stored]
+    parts = (vectors[start : start + PACKED] for start in range(0, len(vectors), PACKED))
+    packed = (data for part in parts for data in pack_vectors(part))
+    return [(key, model, data, checksums.of_vector(key, data)) for key, data in zip(keys, packed, strict=True)]
 
 
 def pack_vectors(vectors: Vectors) -> list[bytes]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import And, Attributes, Eq, Everything, Filter, In, Not, Or, Range, Scalar, Spelled, matches
-from qianxun.index.shared import hash_fact, hash_text, pairs
+from qianxun.index.shared import hash_fact, hash_name, hash_text, pairs
 
 FACT = np.dtype([("fact", "<u8"), ("field", "<u8"), ("start", "<u8"), ("owner", "<u4"), ("size", "<u4")])
 # Of an owner with a fact that another one has already: its number among the `FACT`s, a quarter of the space.
@@ -67,7 +67,7 @@ class FactWriter:
                 known = self._known.get((name, type(value), value))
                 if known is None:
                     stored = json.dumps(value).encode("ascii")
-                    known = (hash_fact(name, value), hash_text(name), heap_size, len(stored), number + len(once))
+                    known = (hash_fact(name, value), hash_name(name), heap_size, len(stored), number + len(once))
                     once.append(len(places))
                     heap.append(stored)
                     heap_size += len(stored)

@@ -180,13 +180,11 @@ class Keywords:
 
     def write(self, rows: Sequence[int], words: Sequence[str], grams: Sequence[str], purged: Sequence[int]) -> None:
         """Adds rows and deletes others in one durable commit, and waits for the merges that follow from it."""
-        from tantivy import Document
-
         with self._writing(len(rows)) as writer:
             for row in purged:
                 writer.delete_documents_by_term("row", row)
             for row, word, gram in zip(rows, words, grams, strict=True):
-                writer.add_document(Document(row=row, words=_repeated(word), grams=_repeated(gram)))
+                writer.add_document(_document(row, word, gram))
 
     def truncate(self, next_row: int, purged: Sequence[int]) -> None:
         """Deletes what an unfinished write left: every row from ``next_row`` on, and what was to be purged."""
@@ -241,8 +239,18 @@ class Keywords:
             self._index.config_reader("manual")
 
 
+def _document(row: int, words: str, grams: str) -> Any:
+    from tantivy import Document
+
+    fields = {"row": row, "words": _repeated(words), "grams": _repeated(grams)}
+    try:
+        return Document.from_dict(fields)
+    except ValueError:  # halves of surrogate pairs, looked for only here: next to no text has any
+        return Document.from_dict(fields | {name: writable(str(fields[name])) for name in ("words", "grams")})
+
+
 def _repeated(tokens: str) -> str:
-    return " ".join([writable(tokens)] * REPEATED)
+    return " ".join([tokens] * REPEATED)
 
 
 def meta_checksum(folder: Path) -> int:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from qianxun.core.system.cache import LRUCache
 from qianxun.core.system.durable import sync
+from qianxun.core.system.gc_pause import bulk_step
 from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
 from qianxun.index.embedded import codes, saved_lists, vectors
 from qianxun.index.embedded.extents import Extent, State, append, read, require_size
@@ -323,6 +324,7 @@ class Store:
 
     # ── writing ──────────────────────────────────────────────────────────────────────────────────
 
+    @bulk_step()
     def stage(
         self, entries: Sequence[IndexEntry], matrix: Vectors, first_row: int, dead: Column, *along: Path
     ) -> Staged:

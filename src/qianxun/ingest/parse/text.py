@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from qianxun.core.documents import Block, Heading, Mark, Paragraph, ParsedFile, TableBlock, TableSpan, Text
-from qianxun.ingest.headings import numbered_headings, outline
+from qianxun.ingest.headings import may_have_headings, numbered_headings, outline
 from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.preprocess import normalise
 from qianxun.ingest.sandbox.limits import ParseLimits
@@ -34,6 +34,8 @@ def parse_text(content: str, name: str = "") -> Text:
     """
     content = normalise(content)
     lines = content.split("\n")
+    if "|" not in content and not may_have_headings(lines):
+        return Text(content)
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     blocks: list[Block] = []
     prose: list[int] = []  # where the lines of these blocks begin
