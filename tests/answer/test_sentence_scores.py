@@ -12,6 +12,7 @@ from qianxun.answer.extractive.sentence_scores import (
     HEADED,
     NAMED,
     TOPIC,
+    JoinedTexts,
     WordReach,
     coverage,
     coverages,
@@ -58,11 +59,11 @@ WORDS = (
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_word_is_in_many_texts_as_far_as_in_each(word: str) -> None:
-    assert coverages(word, TEXTS, "\n".join(TEXTS)) == [coverage(word, text) for text in TEXTS]
+    assert coverages(word, JoinedTexts(TEXTS)) == [coverage(word, text) for text in TEXTS]
 
 
 def test_the_words_are_found_in_every_way() -> None:
-    found = {share for word in WORDS for share in coverages(word, TEXTS, "\n".join(TEXTS))}
+    found = {share for word in WORDS for share in coverages(word, JoinedTexts(TEXTS))}
     assert {0.0, 0.25, 0.5, 0.8, 0.9, 1.0} <= found
 
 
@@ -73,7 +74,7 @@ def test_parts_of_lines_are_compared_alike() -> None:
         at = drawn.randrange(len(text) - 6)
         word = text[at : at + drawn.randint(1, 6)]
         others = drawn.sample(TEXTS, 5)
-        assert coverages(word, others, "\n".join(others)) == [coverage(word, other) for other in others], word
+        assert coverages(word, JoinedTexts(others)) == [coverage(word, other) for other in others], word
 
 
 # ── through what is around a line ────────────────────────────────────────────────────────────────
