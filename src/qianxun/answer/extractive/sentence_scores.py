@@ -531,14 +531,14 @@ def _when(query: EvidenceQuery, line: Line, evidence: Mapping[int | str, Evidenc
     the passages and documents."""
     if not query.days:
         return 1.0
-    here = Evidence.of((line.before, line.folded))
     whole, document = evidence[line.passage.number], evidence[line.passage.doc_name]
-    shares = [_at(day, here, whole, document) for day in query.days]
+    shares = [_at(day, line, whole, document) for day in query.days]
     return max(shares) if query.kind == "comparison" else min(shares)
 
 
-def _at(day: Day, here: Evidence, whole: Evidence, document: Evidence) -> float:
-    if _may_name_year(day, here) and has_day(day, here):
+def _at(day: Day, line: Line, whole: Evidence, document: Evidence) -> float:
+    here = (line.before, line.folded)
+    if _may_name_year(day, here) and has_day(day, Evidence.of(here)):
         return 1.0
     if has_day(day, whole):
         return 0.95 if day.month is None else 0.8
@@ -549,11 +549,12 @@ def _at(day: Day, here: Evidence, whole: Evidence, document: Evidence) -> float:
     return OTHER_TIME if document.years else 0.85
 
 
-def _may_name_year(day: Day, here: Evidence) -> bool:
-    """Returns False if a line has no figure for the year of a day: to read what figures it has takes long."""
+def _may_name_year(day: Day, texts: Iterable[str]) -> bool:
+    """Returns False if none of these texts has a figure for the year of a day: to read the figures they have takes
+    long."""
     if day.year is None:
         return True
-    return any(f"{day.year % 100:02}" in text or _HAN_YEAR.search(text) for text in here.texts)
+    return any(f"{day.year % 100:02}" in text or _HAN_YEAR.search(text) for text in texts)
 
 
 def _is_own(query: EvidenceQuery, line: Line) -> bool:
