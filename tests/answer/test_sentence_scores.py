@@ -12,12 +12,16 @@ from qianxun.answer.extractive.sentence_scores import (
     HEADED,
     NAMED,
     TOPIC,
+    JoinedTexts,
+    ScoredLine,
     WordReach,
     coverage,
     coverages,
     line_coverage,
+    score_lines,
 )
 from qianxun.core.answer_types import Passage
+from qianxun.question.evidence_query import evidence_query
 from qianxun.text.chinese import fold
 
 TEXTS = tuple(
@@ -58,11 +62,11 @@ WORDS = (
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_word_is_in_many_texts_as_far_as_in_each(word: str) -> None:
-    assert coverages(word, TEXTS, "\n".join(TEXTS)) == [coverage(word, text) for text in TEXTS]
+    assert coverages(word, JoinedTexts(TEXTS)) == [coverage(word, text) for text in TEXTS]
 
 
 def test_the_words_are_found_in_every_way() -> None:
-    found = {share for word in WORDS for share in coverages(word, TEXTS, "\n".join(TEXTS))}
+    found = {share for word in WORDS for share in coverages(word, JoinedTexts(TEXTS))}
     assert {0.0, 0.25, 0.5, 0.8, 0.9, 1.0} <= found
 
 
@@ -73,7 +77,7 @@ def test_parts_of_lines_are_compared_alike() -> None:
         at = drawn.randrange(len(text) - 6)
         word = text[at : at + drawn.randint(1, 6)]
         others = drawn.sample(TEXTS, 5)
-        assert coverages(word, others, "\n".join(others)) == [coverage(word, other) for other in others], word
+        assert coverages(word, JoinedTexts(others)) == [coverage(word, other) for other in others], word
 
 
 # ── through what is around a line ────────────────────────────────────────────────────────────────
@@ -109,3 +113,33 @@ def test_what_a_line_stands_under_counts_by_where_it_is() -> None:
     assert reach.of("享受")[of_item] == NAMED
     assert set(reach.of("工龄")[1:]) == {TOPIC}
     assert reach.of("三月")[1:3] == [1.0, BEFORE]
+
+
+# ── the time that is asked about ─────────────────────────────────────────────────────────────────
+
+
+def of_report(*texts: str) -> list[Passage]:
+    return [
+        Passage(number, "d1", "公司年报.md", f"c{number}", text, 0, len(text), 0.5)
+        for number, text in enumerate(texts, start=1)
+    ]
+
+
+def scored(question: str, passages: list[Passage]) -> list[ScoredLine]:
+    return score_lines(evidence_query(question), WordReach(lines(passages)))
+
+
+@pytest.mark.parametrize("year", ["2019年", "２０１９年", "二〇一九年", "2019-12-31，"])
+def test_a_line_of_the_year_that_is_asked_about_fits_better_than_one_of_another(year: str) -> None:
+    text = f"2018年全年的营业收入为10亿元。\n其他业务略有增长。\n{year}全年的营业收入为12亿元。"
+    other, _, own = scored("2019年的营业收入是多少", of_report(text))
+    assert own.is_timely
+    assert own.fit > other.fit
+
+
+def test_a_passage_without_a_year_is_of_that_of_its_document_and_one_with_another_is_not() -> None:
+    passages = of_report("2019年情况如下。", "营业收入增长较快。", "2017年的营业收入增长较快。")
+    own, undated, outdated = scored("2019年营业收入增长得怎么样", passages)
+    assert own.is_timely
+    assert undated.is_timely
+    assert not outdated.is_timely

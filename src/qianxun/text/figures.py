@@ -140,6 +140,7 @@ _ORDINAL_MARK: Final = re.compile("第[一二三四五六七八九十](?=[,，�
 
 # As amounts are written on contracts and receipts: nothing can be made of them by adding a stroke.
 _FORMAL_AMOUNT: Final = re.compile("[零壹贰叁肆伍陆柒捌玖拾佰仟万亿]{2,24}[元圆]")
+_FORMAL_NUMERAL: Final = re.compile("[壹贰叁肆伍陆柒捌玖拾佰仟圆]")
 _FORMAL_NUMERALS: Final = str.maketrans("壹贰叁肆伍陆柒捌玖拾佰仟圆", "一二三四五六七八九十百千元")
 
 # Every figure, and every mark of a list, has one of these at least.
@@ -186,7 +187,7 @@ def figures(text: str) -> list[Figure]:
     return list(_figures(text))
 
 
-@cached_texts(2_048)
+@cached_texts(8_192)
 def _figures(text: str) -> tuple[Figure, ...]:
     """Cached: a sentence is read for its own figures, as the one before the next, and by every check of an answer."""
     return tuple(one.figure for one in placed(prepared(text)))
@@ -197,7 +198,8 @@ def prepared(text: str) -> str:
     folded = fold(without_formulas(text)).replace("％", "%")
     if not _SIGN.search(folded):  # nothing that any of these could find
         return folded
-    folded = _FORMAL_AMOUNT.sub(lambda found: found.group().translate(_FORMAL_NUMERALS), folded)
+    if _FORMAL_NUMERAL.search(folded):
+        folded = _FORMAL_AMOUNT.sub(lambda found: found.group().translate(_FORMAL_NUMERALS), folded)
     for pattern in (_LIST_MARK, _BRACKETED_MARK, _ORDINAL_MARK, _PLAIN_WORDS):
         folded = pattern.sub(lambda found: "\n" * len(found.group()), folded)
     return folded

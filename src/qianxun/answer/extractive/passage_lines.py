@@ -133,7 +133,7 @@ folded_text = cached_texts(256, longest=4_000)(fold)
 """`fold`, remembered: the same passages are searched for names, cut into lines, and read for every wording."""
 
 
-@cached_texts(128, longest=4_000)
+@cached_texts(512, longest=4_000)
 def _sentences(text: str) -> tuple[tuple[int, str, str, Row | None], ...]:
     """(start, sentence, the same folded, the row of a table that it is, if it is one). Cached: what several wordings of
     a question find is read for each."""

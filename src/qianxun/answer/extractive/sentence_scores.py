@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Final
 
 from qianxun.answer.extractive.passage_lines import Line
@@ -56,6 +57,7 @@ _LIST_MARK: Final = re.compile(r"^\s*(?:[-*•·]|\d{1,2}[.、)）])\s*")
 _BRACKETED: Final = re.compile(r"[(（][^()（）]{0,20}[)）]")
 _SHARE_OF: Final = r"的(?:[百千万]分之|\d[\d.]{0,9}\s?[%‰]|[一二三四五六七八九]成)"
 _WORKING_DAYS: Final = ("个工作日", "日")
+_HAN_YEAR: Final = re.compile("[〇零一二三四五六七八九]{4}")
 _NUMERAL: Final = r"[\d一二三四五六七八九十百千万亿两半]"
 
 
@@ -71,10 +73,9 @@ class ScoredLine:
     choice: float = 0.0  # among the lines of its passage, where what all of them are about tells little
 
 
-def score_lines(query: EvidenceQuery, offered: Sequence[Line]) -> list[ScoredLine]:
+def score_lines(query: EvidenceQuery, reach: WordReach) -> list[ScoredLine]:
     """Every line, in order. A term counts by how rare it is among the lines: what none of them has counts most."""
-    # Every term in every line, compared once: in itself a line has most of what it has.
-    reach = WordReach(offered)
+    offered = reach.lines
     here = {term.text: reach.own(term.text) for term in query.terms}
     worth = _worth(query, here, len(offered))
     whole = sum(worth.values())
@@ -153,6 +154,24 @@ def _worth(query: EvidenceQuery, here: Mapping[str, Sequence[float]], lines: int
     return found
 
 
+class JoinedTexts:
+    """Texts that a word is looked for in all at once: most words are in few of them."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+        self.joined = "\n".join(texts)
+        self._starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+
+    def with_part(self, part: str) -> Iterator[int]:
+        """The places of the texts that have it, in order."""
+        joined, starts = self.joined, self._starts
+        at = joined.find(part)
+        while at >= 0:
+            place = bisect_right(starts, at) - 1
+            yield place
+            at = joined.find(part, starts[place + 1])
+
+
 class WordReach:
     """How far words reach lines: in these themselves, in what they stand under, in the line before, in their passage.
 
@@ -161,8 +180,13 @@ class WordReach:
 
     def __init__(self, offered: Sequence[Line]) -> None:
         self.lines = offered
-        self._folded = [line.folded for line in offered]
-        self._joined = "\n".join(self._folded)
+        self._texts = JoinedTexts([line.folded for line in offered])
+        self._places = dict(zip(self._texts.texts, range(len(offered)), strict=True))
+        # Where the line before each is; -1: nowhere, as in a list with a zero at its end.
+        self._before = [self._places.get(line.before, -1) if line.before else -1 for line in offered]
+        pairs = enumerate(zip(offered, self._before, strict=True))
+        self._elsewhere = [(at, line.before) for at, (line, before) in pairs if before < 0 and line.before]
+        self._sections = list(_sections(offered))
         self._own: dict[str, list[float]] = {}
         self._reach: dict[str, list[float]] = {}
 
@@ -170,46 +194,60 @@ class WordReach:
         """How far each line has a word itself."""
         found = self._own.get(word)
         if found is None:
-            found = self._own[word] = coverages(word, self._folded, self._joined)
+            found = self._own[word] = coverages(word, self._texts)
         return found
 
     def of(self, word: str) -> list[float]:
         """How far each line has a word: itself, or through its surroundings."""
         found = self._reach.get(word)
         if found is None:
-            found = self._reach[word] = self._reached(word)
+            found = self._reach[word] = self._reached(word, self.own(word))
         return found
 
-    def _reached(self, word: str) -> list[float]:
-        own = self.own(word)
-        known = dict(zip(self._folded, own, strict=True))
-        reached, before = list[float](), None
-        for line, best in zip(self.lines, own, strict=True):
-            if best >= NAMED:
-                reached.append(best)
-                continue
-            if before is None or line.passage is not before.passage:
-                is_named, is_around = word in line.name, word in line.around
-            before = line
-            if line.heading and _known_coverage(word, line.heading, known) >= SHORT:
-                best = HEADED
-            elif is_named or (line.opened and _known_coverage(word, line.opened, known) >= SHORT):
-                best = NAMED
+    def _reached(self, word: str, own: Sequence[float]) -> list[float]:
+        with_zero = [*own, 0.0]
+        before = [with_zero[at] for at in self._before]
+        for at, text in self._elsewhere:
+            before[at] = coverage(word, text)
+        reached: list[float] = []
+        for start, end in self._sections:
+            line, here = self.lines[start], own[start:end]
+            if line.heading and self._coverage(word, line.heading, own) >= SHORT:
+                reached += [HEADED if share < NAMED else share for share in here]
+            elif word in line.name or (line.opened and self._coverage(word, line.opened, own) >= SHORT):
+                reached += [max(share, NAMED) for share in here]
             else:
-                best = max(best, AROUND) if is_around else best
-                if best < BEFORE and line.before:  # it counts for no more than its share
-                    best = max(best, BEFORE * _known_coverage(word, line.before, known))
-                if best < TOPIC and line.first:
-                    best = max(best, TOPIC * _known_coverage(word, line.first, known))
-            reached.append(best)
+                around = AROUND if word in line.around else 0.0
+                first = TOPIC * self._coverage(word, line.first, own) if line.first else 0.0
+                nothing = max(around, first)
+                reached += [
+                    _nearest(share, earlier, around, first) if share or earlier else nothing
+                    for share, earlier in zip(here, before[start:end], strict=True)
+                ]
         return reached
 
+    def _coverage(self, word: str, text: str, own: Sequence[float]) -> float:
+        place = self._places.get(text)
+        return coverage(word, text) if place is None else own[place]
 
-def _known_coverage(word: str, text: str, known: dict[str, float]) -> float:
-    found = known.get(text)
-    if found is None:
-        found = known[text] = coverage(word, text)
-    return found
+
+def _sections(offered: Sequence[Line]) -> Iterator[tuple[int, int]]:
+    """Where the lines are that stand under the same and go on from the same first line of a passage."""
+    start = 0
+    for _, group in groupby(offered, key=lambda line: (id(line.passage), line.heading, line.opened, line.first)):
+        end = start + sum(1 for _ in group)
+        yield start, end
+        start = end
+
+
+def _nearest(share: float, before: float, around: float, first: float) -> float:
+    """How far a word reaches a line that has so much of it itself, after a line that has so much ``before``."""
+    if share >= NAMED:
+        return share
+    best = max(share, around)
+    if best < BEFORE:  # it counts for no more than its share
+        best = max(best, BEFORE * before)
+    return max(best, first) if best < TOPIC else best
 
 
 def line_coverage(word: str, line: Line) -> float:
@@ -220,33 +258,31 @@ def line_coverage(word: str, line: Line) -> float:
 def term_coverages(term: Term, query: EvidenceQuery, reach: WordReach) -> list[float]:
     """How far each line covers a term of the question: has it, writes it otherwise, or has the figure it labels."""
     found = reach.of(term.text)
-    if not (term.alike or term.formal or term.parts or term.measure):
-        return found
-    # What a line has itself needs no other writing.
-    own = reach.own(term.text)
-    return [
-        here if itself >= NAMED else _otherwise(term, query, reach, at, here)
-        for at, (itself, here) in enumerate(zip(own, found, strict=True))
-    ]
+    if term.alike:
+        found = [
+            ALIKE if here < ALIKE and any(other in line.folded for other in term.alike) else here
+            for line, here in zip(reach.lines, found, strict=True)
+        ]
+    if term.formal:
+        found = [
+            FORMAL if here < FORMAL and _is_formal(term, line) else here
+            for line, here in zip(reach.lines, found, strict=True)
+        ]
+    if term.parts:
+        parts = zip(*(reach.of(part) for part in term.parts), strict=True)
+        found = [max(here, SHORT * min(own)) if here < SHORT else here for here, own in zip(found, parts, strict=True)]
+    if term.measure is not None:
+        bare = reach.of(term.bare) if term.bare else [1.0] * len(found)
+        found = [
+            max(here, FIGURED * rest) if here < FIGURED and _has_figure(term.measure, line, query) else here
+            for line, here, rest in zip(reach.lines, found, bare, strict=True)
+        ]
+    return found
 
 
 def term_coverage(term: Term, line: Line, query: EvidenceQuery) -> float:
     """`term_coverages` of one line."""
     return term_coverages(term, query, WordReach((line,)))[0]
-
-
-def _otherwise(term: Term, query: EvidenceQuery, reach: WordReach, at: int, here: float) -> float:
-    """How far a line covers a term that it reaches as far as ``here`` says, by its other writings and its figure."""
-    line = reach.lines[at]
-    if here < ALIKE and term.alike and any(other in line.folded for other in term.alike):
-        here = ALIKE
-    if here < FORMAL and term.formal and _is_formal(term, line):
-        here = FORMAL
-    if term.parts and here < SHORT:
-        here = max(here, SHORT * min(reach.of(part)[at] for part in term.parts))
-    if term.measure is None or here >= FIGURED or not _has_figure(term.measure, line, query):
-        return here
-    return max(here, FIGURED * (reach.of(term.bare)[at] if term.bare else 1.0))
 
 
 def _is_formal(term: Term, line: Line) -> bool:
@@ -287,37 +323,41 @@ def coverage(word: str, text: str) -> float:
     if word.isascii():
         return 0.0
     if len(word) == 2:
-        return _pair_coverage(word, text)
+        return _marks_covered(word, text, (word[0] in text) + (word[1] in text))
     pairs = [word[at : at + 2] for at in range(len(word) - 1)]
     return 0.8 * sum(pair in text for pair in pairs) / max(len(pairs), 1)
 
 
-def coverages(word: str, texts: Sequence[str], joined: str) -> list[float]:
-    """`coverage` of a word by each text. ``joined``: all of them, a line each; what is nowhere in it is in none."""
-    if len(texts) == 1 or may_be_written_otherwise(word, joined):
-        return [coverage(word, text) for text in texts]
-    same = [other for other in _same_words(word) if other in joined]
-    pairs = [] if word.isascii() else [word[at : at + 2] for at in range(len(word) - 1)]
-    there, parts = [pair for pair in pairs if pair in joined], max(len(pairs), 1)
-    is_pair, is_there, found = len(pairs) == 1, word in joined, list[float]()
-    for text in texts:
-        if is_there and word in text:
-            found.append(1.0)
-        elif same and any(other in text for other in same):
-            found.append(ALIKE)
-        elif is_pair:
-            found.append(_pair_coverage(word, text))
-        else:
-            found.append(0.8 * sum([pair in text for pair in there]) / parts)
+def coverages(word: str, texts: JoinedTexts) -> list[float]:
+    """`coverage` of a word by each text."""
+    if len(texts.texts) == 1 or may_be_written_otherwise(word, texts.joined):
+        return [coverage(word, text) for text in texts.texts]
+    found = _parts_covered(word, texts)
+    for other in _same_words(word):
+        for place in texts.with_part(other):
+            found[place] = ALIKE
+    for place in texts.with_part(word):
+        found[place] = 1.0
     return found
 
 
-def _pair_coverage(word: str, text: str) -> float:
-    """`coverage` of two characters that have no other writing."""
-    if word in text:
-        return 1.0
-    marks = (word[0] in text) + (word[1] in text)
-    return max(0.25 * marks, SHORT if marks == 2 and _in_longer(word, text) else 0.0)
+def _parts_covered(word: str, texts: JoinedTexts) -> list[float]:
+    """How far each text has a word by its parts."""
+    counts = [0] * len(texts.texts)
+    if word.isascii():
+        return [0.0] * len(counts)
+    parts = list(word) if len(word) == 2 else [word[at : at + 2] for at in range(len(word) - 1)]
+    for part in parts:
+        for place in texts.with_part(part):
+            counts[place] += 1
+    if len(word) != 2:
+        return [0.8 * count / max(len(parts), 1) for count in counts]
+    return [_marks_covered(word, text, count) for text, count in zip(texts.texts, counts, strict=True)]
+
+
+def _marks_covered(word: str, text: str, marks: int) -> float:
+    """How far a text has a word of which it has so many of the two characters."""
+    return SHORT if marks == 2 and _in_longer(word, text) else 0.25 * marks
 
 
 @lru_cache(maxsize=1_024)
@@ -440,7 +480,7 @@ def _clauses(line: Line) -> tuple[tuple[str, str], ...]:
     return _clauses_of(line.heading, called, line.folded)
 
 
-@cached_texts(1_024)
+@cached_texts(4_096)
 def _clauses_of(heading: str, called: str, folded: str) -> tuple[tuple[str, str], ...]:
     """A clause with its neighbourhood, and itself: what a colon leads to is about what is before it, and a cell about
     what its row is called."""
@@ -473,11 +513,17 @@ def _evidence(offered: Sequence[Line]) -> dict[int | str, Evidence]:
     """Of the passages, by number, and of the documents, by name."""
     passages = {line.passage.number: line.passage for line in offered}
     found: dict[int | str, Evidence] = {
-        number: Evidence.of((passage.text,), (passage.doc_name,)) for number, passage in passages.items()
+        number: _evidence_of(passage.doc_name, passage.text) for number, passage in passages.items()
     }
     for name in {passage.doc_name for passage in passages.values()}:
         found[name] = Evidence.of((one.text for one in passages.values() if one.doc_name == name), (name,))
     return found
+
+
+@cached_texts(256, longest=4_000)
+def _evidence_of(name: str, text: str) -> Evidence:
+    """Cached with its figures: questions about a time are often about the same passages."""
+    return Evidence.of((text,), (name,))
 
 
 def _when(query: EvidenceQuery, line: Line, evidence: Mapping[int | str, Evidence]) -> float:
@@ -485,22 +531,30 @@ def _when(query: EvidenceQuery, line: Line, evidence: Mapping[int | str, Evidenc
     the passages and documents."""
     if not query.days:
         return 1.0
-    here = Evidence.of((line.before, line.folded))
     whole, document = evidence[line.passage.number], evidence[line.passage.doc_name]
-    shares = [_at(day, here, whole, document) for day in query.days]
+    shares = [_at(day, line, whole, document) for day in query.days]
     return max(shares) if query.kind == "comparison" else min(shares)
 
 
-def _at(day: Day, here: Evidence, whole: Evidence, document: Evidence) -> float:
-    if has_day(day, here):
+def _at(day: Day, line: Line, whole: Evidence, document: Evidence) -> float:
+    here = (line.before, line.folded)
+    if _may_name_year(day, here) and has_day(day, Evidence.of(here)):
         return 1.0
     if has_day(day, whole):
         return 0.95 if day.month is None else 0.8
-    if day.month is not None:
+    if day.month is not None or whole.years:
         return OTHER_TIME
-    if has_day(day, document) and not whole.years:
+    if has_day(day, document):
         return 0.9
     return OTHER_TIME if document.years else 0.85
+
+
+def _may_name_year(day: Day, texts: Iterable[str]) -> bool:
+    """Returns False if none of these texts has a figure for the year of a day: to read the figures they have takes
+    long."""
+    if day.year is None:
+        return True
+    return any(f"{day.year % 100:02}" in text or _HAN_YEAR.search(text) for text in texts)
 
 
 def _is_own(query: EvidenceQuery, line: Line) -> bool:

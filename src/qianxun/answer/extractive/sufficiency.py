@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, compress
 from typing import Final
 
 from qianxun.answer.extractive.extractive import REFERS_BACK
@@ -32,6 +32,7 @@ from qianxun.answer.extractive.sentence_scores import (
     line_coverage,
     score_lines,
     term_coverage,
+    term_coverages,
 )
 from qianxun.answer.extractive.tiers import is_in_tier
 from qianxun.core.answer_types import Passage, StatedTie
@@ -92,6 +93,7 @@ class ReadEvidence:
 
     query: EvidenceQuery
     scored: tuple[ScoredLine, ...]
+    reach: WordReach  # of words to the same lines
     sides: tuple[Side, ...] = ()
     subject: str = ""  # where lines about something else that is named alike were left out (`other_subjects`)
     people: tuple[str, ...] = ()  # whom the question names, and the passages introduce
@@ -105,15 +107,17 @@ def read(text: str, passages: Sequence[Passage], tie: StatedTie | None = None) -
     subjects = record_subjects(text, passages)
     offered = lines(passages, subjects)
     if tie is not None:
-        query = _relation_query(tie, text)
-        return ReadEvidence(query, _stating(tie, score_lines(query, offered)))
+        query, reach = _relation_query(tie, text), WordReach(offered)
+        return ReadEvidence(query, _stating(tie, score_lines(query, reach)), reach)
     names = [*(passage.doc_name for passage in passages), *chain.from_iterable(subjects.values())]
     persons = people(text, passages)
     query = read_question(text).for_evidence(names, persons)
     sides = _sides(text, names, persons, query, offered)
     own = narrowed(query, offered)
-    scored = tuple(_about_people(persons, query, _about_subject(query, score_lines(query, own.lines))))
-    return ReadEvidence(query, scored, sides if any(side.scored for side in sides) else (), own.subject, persons)
+    reach = WordReach(own.lines)
+    scored = tuple(_about_people(persons, query, _about_subject(query, score_lines(query, reach)), reach))
+    sides = sides if any(side.scored for side in sides) else ()
+    return ReadEvidence(query, scored, reach, sides, own.subject, persons)
 
 
 def _sides(
@@ -122,14 +126,14 @@ def _sides(
     found = []
     if len(whole.names) > 1 and whole.kind == "comparison":  # a side to a document (`extract`)
         return ()
-    for name, own, question in read_question(text).subjects:
+    subjects = read_question(text).subjects
+    reach = WordReach(offered if subjects else ())
+    for name, own, question in subjects:
         query = replace(read_question(question).for_evidence(doc_names, persons), kind="fact", needs=whole.needs)
         words = [term.text for term in read_question(own).for_evidence((), persons).terms] or [own]
-        about = [
-            scored
-            for scored in _about_subject(query, score_lines(query, offered))
-            if scored.is_own and sum(line_coverage(word, scored.line) for word in words) >= COVERED * len(words)
-        ]
+        named = [sum(shares) >= COVERED * len(words) for shares in zip(*map(reach.of, words), strict=True)]
+        scored = _about_subject(query, score_lines(query, reach))
+        about = [one for one, is_named in zip(scored, named, strict=True) if one.is_own and is_named]
         is_enough = max((scored.fit for scored in about), default=0.0) >= ENOUGH_OF_SIDE
         found.append(Side(name, replace(query, kind="comparison"), tuple(about) if is_enough else ()))
     return tuple(found)
@@ -163,9 +167,9 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
 
 def _absent(evidence: ReadEvidence) -> list[str]:
     """The words of a question that no line has, of those about its subject."""
-    own = [one for one in evidence.scored if not evidence.subject or one.line.is_of(evidence.subject)]
-    reach = WordReach([one.line for one in own])
-    return [term.text for term in evidence.query.terms if max(reach.own(term.text), default=0.0) < SHORT]
+    own = [at for at, one in enumerate(evidence.scored) if not evidence.subject or one.line.is_of(evidence.subject)]
+    shares = {term.text: evidence.reach.own(term.text) for term in evidence.query.terms}
+    return [word for word, share in shares.items() if all(share[at] < SHORT for at in own)]
 
 
 def _is_known(name: str, evidence: ReadEvidence) -> bool:
@@ -264,11 +268,9 @@ def _lacks_attribute(evidence: ReadEvidence) -> bool:
     best = max(own, key=lambda one: one.fit).line
     if query.attribute and not any(mark in best.around for mark in query.attribute.removesuffix("子")):
         return True
-    unknown = {
-        term.text
-        for term in _things(query)
-        if len(term.text) > 1 and all(term_coverage(term, one.line, query) < AROUND for one in own)
-    }
+    shares = {term.text: term_coverages(term, query, evidence.reach) for term in _things(query) if len(term.text) > 1}
+    is_own = [one.is_own for one in evidence.scored]
+    unknown = {word for word, share in shares.items() if max(compress(share, is_own)) < AROUND}
     if query.kind != "explain":
         return query.kind == "fact" and bool(unknown)
     compounds = (term.parts for term in query.terms if term.parts)
@@ -308,16 +310,18 @@ def _lead(scored: ScoredLine, usual: float) -> float:
     return AHEAD * max(0.0, scored.line.passage.score - usual - FAR) if may_lead else 0.0
 
 
-def _about_people(people: Sequence[str], query: EvidenceQuery, scored: Sequence[ScoredLine]) -> list[ScoredLine]:
+def _about_people(
+    people: Sequence[str], query: EvidenceQuery, scored: Sequence[ScoredLine], reach: WordReach
+) -> list[ScoredLine]:
     """The same, less for lines that have only the name of somebody in the question, and nothing that is asked of them;
     a line that has the name itself comes before one that has it by its document."""
     rest = [term for term in query.terms if term.text not in people and not term.parts]
     if not people or not rest or query.kind in ("comparison", "summary"):
         return list(scored)
     found = []
-    for one in scored:
-        has_attribute = any(term_coverage(term, one.line, query) >= SHORT for term in rest)
-        share = 1.0 if has_attribute else NAME_ALONE
+    shares = zip(*(term_coverages(term, query, reach) for term in rest), strict=True)
+    for one, covered in zip(scored, shares, strict=True):
+        share = 1.0 if max(covered) >= SHORT else NAME_ALONE
         choice = one.choice * (1.0 if all(name in one.line.folded for name in people) else NAMED_ELSEWHERE)
         found.append(replace(one, fit=one.fit * share, choice=choice * share))
     return found
