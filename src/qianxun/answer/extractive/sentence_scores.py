@@ -146,8 +146,10 @@ def _worth(query: EvidenceQuery, here: Mapping[str, Sequence[float]], lines: int
     found = {}
     for term in query.terms:
         count: float = here[term.text].count(1.0)  # a line that has the very word has all of it, and no other has
-        # What is done, and how, is said in many ways: that no line has the word does not make it the rarest of all.
-        count = max(count, lines * (_SLIGHT_COUNT if term.is_slight else _VERB_COUNT if term.is_verb else 0.0))
+        # What is done, and how, is said in many ways, and a lay word is not written: that no line has the word does not
+        # make it the rarest of all.
+        is_worded_freely = term.is_verb or term.is_lay
+        count = max(count, lines * (_SLIGHT_COUNT if term.is_slight else _VERB_COUNT if is_worded_freely else 0.0))
         rarity = math.log1p(lines / max(count, 0.5))
         found[term.text] = term.share * rarity * (0.6 + 0.2 * min(len(term.text), 4))
     return found
@@ -243,7 +245,8 @@ def _otherwise(term: Term, query: EvidenceQuery, reach: WordReach, at: int, here
     if here < FORMAL and term.formal and _is_formal(term, line):
         here = FORMAL
     if term.parts and here < SHORT:
-        here = max(here, SHORT * min(reach.of(part)[at] for part in term.parts))
+        parts = [one for one in query.terms if one.text in term.parts]
+        here = max(here, SHORT * min(_otherwise(part, query, reach, at, reach.of(part.text)[at]) for part in parts))
     if term.measure is None or here >= FIGURED or not _has_figure(term.measure, line, query):
         return here
     return max(here, FIGURED * (reach.of(term.bare)[at] if term.bare else 1.0))
