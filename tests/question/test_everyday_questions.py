@@ -109,3 +109,26 @@ def test_common_words_are_no_names_and_no_qualities() -> None:
     """Whatever the segmenter's dictionary has: 东西 as a place, 合同 as an adjective."""
     assert not evidence_query("顾客过敏了找谁").proper
     assert share(evidence_query("合同到期了吗"), "合同") == 0.6
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [
+        ("手机的话费怎么退", "话费"),  # 的话
+        ("其实施日期是哪天", "实施"),  # 其实
+        ("一万一千元的押金谁退", "一万一千元"),  # 万一
+        ("主要是谁负责维修", "维修"),  # 要是
+        ("公司取得了什么资质", "取得"),  # 退得了
+        ("那支付方式有哪些", "支付"),  # 那支
+        ("小区附近的酒吧？", "酒吧"),
+        ("求助热线电话是多少", "求助"),
+    ],
+)
+def test_a_word_that_looks_like_a_filler_stays(question: str, word: str) -> None:
+    assert any(word in term for term in terms(question))
+
+
+def test_what_is_counted_is_a_thing_that_a_document_names() -> None:
+    """颜色 of 有几种颜色, unlike the 等级 of 是什么等级."""
+    assert share(evidence_query("这款车有几种颜色"), "颜色") == 1.0
+    assert share(evidence_query("伤残是什么等级"), "等级") < 0.6
