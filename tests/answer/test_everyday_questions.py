@@ -293,3 +293,31 @@ def test_a_row_without_what_is_asked_of_it_is_no_answer() -> None:
     ]
     assert "4980" in AnswerGenerator().generate("R300的定价是多少", products).answer
     assert AnswerGenerator().generate("R300的防水等级是多少", products).is_declined
+
+
+# ── lay words and everyday forms ─────────────────────────────────────────────────────────────────
+
+SOURCES = (
+    passage("案件受理费由败诉方承担。", "费用", name="诉讼.md"),
+    passage("犬只致人伤害的，由饲养人承担医疗费用。", "养犬", name="养犬.md", number=2),
+    passage("租赁期限届满，出租人应当在三日内无息退还押金。", name="合同.md", number=3),
+    passage("婚假十天，产假一百五十八天。", "休假", name="制度.md", number=4),
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "fact"),
+    [
+        ("打官司的钱谁出", "败诉方"),
+        ("狗咬伤人谁出钱", "饲养人"),  # 狗咬伤 is written in none of its words
+        ("押金到期退不退呀", "三日内"),
+    ],
+)
+def test_a_lay_question_is_answered_by_a_document_in_its_own_words(question: str, fact: str) -> None:
+    found = AnswerGenerator().generate(question, SOURCES)
+    assert found.form == "extractive"
+    assert fact in found.answer
+
+
+def test_how_many_times_is_answered_in_times() -> None:
+    assert AnswerGenerator().generate("婚假能分几次休", SOURCES).is_declined

@@ -21,7 +21,7 @@ COMPOSED = re.compile(
     r"everyday\..*|(?:where|when)\.(?:table|column)|label\.(?:units|question)\..*|superlative\.(?:top|ordinal)|table_type\..*|relation\..*"
 )
 MAPPINGS = {"label.words", "label.full", "label.forbidden", "superlative.about", "bound.unit_column"}
-MAPPINGS |= {"follow_up.types", "graph.asked_for", "label.same_unit"}
+MAPPINGS |= {"follow_up.types", "graph.asked_for", "label.same_unit", "spoken.standard"}
 
 
 def _names(value: Any, path: str = "") -> Iterator[str]:

@@ -4,6 +4,7 @@ Read `question.py` first: `read(text)` returns a `Question`, whose parts are com
 
     kinds           its kind for the analysis; small talk, courtesy
     subjects        several subjects of which it asks the same
+    colloquial      an everyday question without how it is asked, and its lay entries
     evidence_query  its terms, figures and times, as sentences of documents are scored by them
     table_query     its plain form, as the names and cells of a table are matched with it; its words and types of
                     table, as tables are searched by them

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
+from qianxun.question.colloquial import parted, situation, standard, without_question_words, word_edges
 from qianxun.question.table_query import FILLER
 from qianxun.question.words import cue, entries, joined, lay_words, listed
 from qianxun.text.chinese import STOP_WORDS, fold, plain_analyser
 from qianxun.text.figures import Clock, Code, Day, Figure, Number, Share, figures
+from qianxun.text.synonyms import shipped
 
 AnswerKind: TypeAlias = Literal["fact", "explain", "comparison", "summary"]
 FigureKind: TypeAlias = Literal["time", "number"]
@@ -25,6 +27,7 @@ _LABEL_AT_END: Final = re.compile(  # the label that is asked for, not one that 
 )
 _SHORT_FORM: Final = re.compile("(?:能|可以?|要|会|得|该|需)?(.)")
 _ANSWER_NAME: Final = re.compile("[^,，。；;？?!！、:：的了在于是为和与及]{1,6}")
+_ENTRY: Final = "lay"  # beside the parts of speech: an entry of `lay_words`
 _LABEL_SHARE: Final = 0.3
 _VERB_SHARE: Final = 0.6  # a text often says what is done in another word: 丢了 and 遗失
 _SLIGHT_SHARE: Final = 0.3  # of words that are seldom repeated: 最多, 每个, 打
@@ -32,6 +35,8 @@ _PHRASE_SHARE: Final = 0.5  # of words side by side: 总 and 负债 are not yet 
 _LONGEST_PHRASE: Final = 4  # words
 _VERBAL: Final = frozenset(["v", "vd", "vi", "p", "d"])  # parts of speech
 _SLIGHT: Final = frozenset(["a", "ad", "c", "d", "df", "f", "m", "mq", "p", "q", "r", "u", "uj", "ul", "y", "z", "zg"])
+_OF_SIDES: Final = ("comparison", "summary")
+_QUALITIES: Final = frozenset(["a", "ad", "d"])
 _PROPER: Final = ("nr", "ns", "nt", "nz")  # parts of speech
 _CODE: Final = re.compile(r"(?=.*[a-z])(?=.*\d)[a-z\d][a-z\d_./\-]*")  # ht-009
 _MEASURING: Final = re.compile("(?:总?[量额数率值]|罪)$")
@@ -68,6 +73,11 @@ class Term:
     def is_verb(self) -> bool:
         return self.share == _VERB_SHARE
 
+    @property
+    def is_lay(self) -> bool:
+        """Documents write it in other words, and not in this one."""
+        return bool(self.formal) and self.text not in self.formal
+
 
 @dataclass(frozen=True, slots=True)
 class EvidenceQuery:
@@ -97,24 +107,27 @@ def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[st
     folded = fold(text)
     doc_names = tuple(doc_names)
     names = named_documents(folded, doc_names)
+    others = {} if names else other_documents(folded, doc_names)
+    folded = standard(folded)
     stated = figures(text)
     kind = answer_kind(folded)
     days = tuple(figure for figure in stated if isinstance(figure, Day))
     rest = folded
     for part in (*names, *(day.written for day in days)):
         rest = rest.replace(part, "，")
+    proper = _proper(rest) | {name for name in people if name in rest}
     return EvidenceQuery(
         text,
         folded,
         kind,
         figure_kinds(folded),
-        _terms(rest, people),
+        _terms(rest, people) if kind in _OF_SIDES else _in_situation(_terms(rest, people), folded, proper),
         _runs(rest, people),
-        _proper(rest) | {name for name in people if name in rest},
+        proper,
         days,
         frozenset(figure.written for figure in stated),
         names,
-        {} if names else other_documents(folded, doc_names),
+        others,
         kind == "explain" and bool(cue("explain.why").search(folded)),
         kind == "fact" and bool(cue("kind.list").search(folded)),
         bool(cue("aggregate.operation").search(folded)),
@@ -255,16 +268,16 @@ def _terms(rest: str, people: Sequence[str]) -> tuple[Term, ...]:
     shares: dict[str, float] = {}
     parts: dict[str, tuple[str, ...]] = {}
     run: list[str] = []
-    for segment, tag in (*_tagged(rest, people), ("", "")):
+    for segment, tag in (*_tagged(rest, people, by_entry=True), ("", "")):
         word = segment.strip()
         share = 0.0
-        if _is_term(word):
+        if tag == _ENTRY or _is_term(word):
             is_label = word in listed("filler.seldom_stated") or any(
                 label.startswith(word) or label.endswith(word) for label in labels
             )
             share = _LABEL_SHARE if is_label else _share(word, tag)
             shares[word] = share
-        if share >= _VERB_SHARE:
+        if share >= _VERB_SHARE and _is_written(word, tag):
             run.append(word)
             continue
         if 1 < len(run) <= _LONGEST_PHRASE:
@@ -274,9 +287,41 @@ def _terms(rest: str, people: Sequence[str]) -> tuple[Term, ...]:
     return tuple(replace(_term(word, share, rest), parts=parts.get(word, ())) for word, share in shares.items())
 
 
+def _is_written(word: str, tag: str) -> bool:
+    """Returns True if a document may have a word beside the same neighbours: not 看着 of 座椅看着."""
+    if tag == _ENTRY:
+        return False
+    return not (tag.startswith("v") and cue("spoken.complement").fullmatch(word))
+
+
+def _in_situation(terms: Sequence[Term], folded: str, proper: Collection[str]) -> tuple[Term, ...]:
+    """The terms, a step lower where they only say how things stand, and what is asked has a subject of its own: of
+    我工作8年了，年假几天 a document may have 满8年, or a table of years."""
+    stated, questions = situation(folded)
+    if not stated or not any(_is_subject(term) and term.text in questions for term in terms):
+        return tuple(terms)
+    lower = {1.0: _VERB_SHARE, _VERB_SHARE: _SLIGHT_SHARE}
+    return tuple(
+        replace(term, share=lower.get(term.share, term.share))
+        if term.text in stated and term.text not in questions and term.text not in proper
+        else term
+        for term in terms
+    )
+
+
+def _is_subject(term: Term) -> bool:
+    return term.share == 1.0
+
+
 def _share(word: str, tag: str) -> float:
     """What a word is worth: names of things most, then what is done with them, then how, when and how much."""
-    if word in listed("filler.slight") or tag in _SLIGHT or (len(word) == 1 and not tag.startswith("n")):
+    if tag == _ENTRY:
+        return max(_share(part, own) for part, own in plain_analyser().tagged(without_question_words(word)))
+    if word in listed("filler.slight"):
+        return _SLIGHT_SHARE
+    if tag in _QUALITIES and len(word) > 1 and (word in shipped() or word in lay_words()):
+        return _VERB_SHARE  # the segmenter has 合同 as an adjective, 到期 as an adverb
+    if tag in _SLIGHT or (len(word) == 1 and not tag.startswith("n")):
         return _SLIGHT_SHARE
     return _VERB_SHARE if tag in ("v", "vd", "vi") else 1.0
 
@@ -293,8 +338,13 @@ def _runs(rest: str, people: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def _proper(rest: str) -> frozenset[str]:
-    tagged = plain_analyser().tagged(cue("which.evidence").sub("，", rest))
-    return frozenset(word for word, tag in tagged if tag.startswith(_PROPER) or _CODE.fullmatch(word))
+    tagged = plain_analyser().tagged(without_question_words(rest))
+    return frozenset(word for word, tag in tagged if _is_proper(word, tag) or _CODE.fullmatch(word))
+
+
+def _is_proper(word: str, tag: str) -> bool:
+    """The segmenter has many common words as names: 东西, 过敏, 老公. What has synonyms is none."""
+    return tag.startswith(_PROPER) and word not in shipped() and word not in lay_words()
 
 
 def _term(word: str, share: float, rest: str) -> Term:
@@ -320,32 +370,31 @@ def _answer_noun(label: str) -> str:
     return "".join(part for part, _ in parts)
 
 
-def _tagged(text: str, people: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The segments around the names of people, and these."""
-    if not people:
-        yield from _tagged_words(text)
-        return
-    for piece in re.split(f"({'|'.join(map(re.escape, people))})", text):
+def _tagged(text: str, people: Sequence[str], *, by_entry: bool = False) -> Iterator[tuple[str, str]]:
+    """The segments around the names of people, and these; ``by_entry``: entries of `lay_words` are whole."""
+    pieces = re.split(f"({'|'.join(map(re.escape, people))})", text) if people else [text]
+    for piece in pieces:
         if piece in people:
             yield piece, _PROPER[0]
+        elif by_entry:
+            for part, is_entry in parted(piece):
+                yield from [(part, _ENTRY)] if is_entry else _tagged_words(part)
         else:
-            yield from _tagged_words(piece)
+            yield from _tagged_words(without_question_words(piece))
 
 
 def _tagged_words(text: str) -> Iterator[tuple[str, str]]:
-    """Segments without question words, with their parts of speech; 年 and 假 are 年假.
+    """Segments with their parts of speech; 年 and 假 are 年假.
 
     What the segmenter only guesses to be a word (假能 of 年假能留到) is taken apart, and joined to what is before it
     where that makes a word.
     """
     analyser = plain_analyser()
     found: list[tuple[str, str]] = []
-    for segment, tag in analyser.tagged(cue("which.evidence").sub("，", text)):
-        is_guess = len(segment) == 2 and not segment.isascii() and not analyser.has_word(segment)
-        is_guess = (
-            is_guess and not tag.startswith(_PROPER) and any(mark in listed("filler.grammar") for mark in segment)
-        )
-        for part in segment if is_guess else (segment,):
+    for segment, tag in _with_figures(text):
+        guessed = _guessed_parts(segment, tag)
+        is_guess = len(guessed) > 1
+        for part in guessed:
             before = found[-1][0] if found else ""
             is_joined = len(part) == 1 and part.isalpha() and part not in STOP_WORDS | listed("filler.evidence")
             if is_joined and (
@@ -355,6 +404,32 @@ def _tagged_words(text: str) -> Iterator[tuple[str, str]]:
             else:
                 found.append((part, "v" if is_guess else tag))
     return iter(found)
+
+
+def _with_figures(text: str) -> Iterator[tuple[str, str]]:
+    """The segments of a text, a figure and its unit as one: 一小时."""
+    written = {one.written for one in figures(text) if isinstance(one, Number) and len(one.written) > 1}
+    edges, at = word_edges(text), 0
+    pattern = "|".join(sorted(map(re.escape, written), key=len, reverse=True))
+    for found in re.finditer(pattern, text) if written else ():
+        if found.start() >= at and edges.may_be(*found.span()):
+            yield from plain_analyser().tagged(text[at : found.start()])
+            yield found.group(), "m"
+            at = found.end()
+    yield from plain_analyser().tagged(text[at:])
+
+
+def _guessed_parts(segment: str, tag: str) -> Sequence[str]:
+    """The parts of what is no word of the dictionary, and is one word with a character of grammar: 药, 吃 and 错."""
+    is_word = plain_analyser().has_word(segment) or segment in lay_words()
+    if segment.isascii() or is_word or not 2 <= len(segment) <= _LONGEST_PHRASE:
+        return (segment,)
+    if len(segment) == 2:
+        is_guess = not tag.startswith(_PROPER) and any(mark in listed("filler.grammar") for mark in segment)
+        return tuple(segment) if is_guess else (segment,)
+    if segment[:2] in listed("filler.slight"):
+        return segment[:2], segment[2:]
+    return tuple(part for part in re.split(f"([{joined('filler.modal')}])", segment) if part)
 
 
 def _is_term(word: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 
 from qianxun.answer.extractive.passage_lines import Line
 from qianxun.question.evidence_query import EvidenceQuery
-from qianxun.question.words import listed
+from qianxun.question.words import entries, lay_words, listed
 from qianxun.text.chinese import plain_analyser
 
 SHORTEST = 3  # characters of a name with a modifier
@@ -57,6 +57,7 @@ def _subjects(query: EvidenceQuery, offered: Sequence[Line]) -> list[str]:
         word
         for word in dict.fromkeys(written)
         if len(word) >= SHORTEST and not word.isascii() and word[-1] not in listed("subject.light_heads")
+        if word not in lay_words() and word not in entries("subject.role").replace("\n", "").split("|")
         if word in nouns or any(word in line.folded for line in offered)
     ]
 

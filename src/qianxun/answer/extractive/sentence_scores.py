@@ -147,8 +147,10 @@ def _worth(query: EvidenceQuery, here: Mapping[str, Sequence[float]], lines: int
     found = {}
     for term in query.terms:
         count: float = here[term.text].count(1.0)  # a line that has the very word has all of it, and no other has
-        # What is done, and how, is said in many ways: that no line has the word does not make it the rarest of all.
-        count = max(count, lines * (_SLIGHT_COUNT if term.is_slight else _VERB_COUNT if term.is_verb else 0.0))
+        # What is done, and how, is said in many ways, and a lay word is not written: that no line has the word does not
+        # make it the rarest of all.
+        is_worded_freely = term.is_verb or term.is_lay
+        count = max(count, lines * (_SLIGHT_COUNT if term.is_slight else _VERB_COUNT if is_worded_freely else 0.0))
         rarity = math.log1p(lines / max(count, 0.5))
         found[term.text] = term.share * rarity * (0.6 + 0.2 * min(len(term.text), 4))
     return found
@@ -269,7 +271,7 @@ def term_coverages(term: Term, query: EvidenceQuery, reach: WordReach) -> list[f
             for line, here in zip(reach.lines, found, strict=True)
         ]
     if term.parts:
-        parts = zip(*(reach.of(part) for part in term.parts), strict=True)
+        parts = zip(*(term_coverages(one, query, reach) for one in query.terms if one.text in term.parts), strict=True)
         found = [max(here, SHORT * min(own)) if here < SHORT else here for here, own in zip(found, parts, strict=True)]
     if term.measure is not None:
         bare = reach.of(term.bare) if term.bare else [1.0] * len(found)

@@ -255,7 +255,7 @@ def _is_of_other(evidence: ReadEvidence) -> bool:
 def _things(query: EvidenceQuery) -> list[Term]:
     """The terms that a document would call so, too: no actions, and no everyday words for which it has others."""
     main = [term for term in query.terms if term.is_main and not term.parts and not term.is_verb]
-    return [term for term in main if not term.formal or term.text in term.formal]
+    return [term for term in main if not term.is_lay]
 
 
 def _lacks_attribute(evidence: ReadEvidence) -> bool:
