@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from qianxun.question.words import cue, entries, lay_words, listed
+from qianxun.question.words import cue, in_standard_words, lay_words, listed
 from qianxun.text.chinese import STOP_WORDS, plain_analyser
 from qianxun.text.synonyms import Thesaurus
 
@@ -34,16 +34,9 @@ _CLAUSE_END: Final = re.compile(r"[,，。；;!！?？]+")
 
 def standard(folded: str) -> str:
     """A folded question without greeting and thanks, with 怎么, 什么, 什么时候 for 咋, 啥, 几时."""
-    words = entries("spoken.standard")
-    folded = _dialect().sub(lambda found: words[found.group()], folded)
+    folded = in_standard_words(folded)
     bare = cue("spoken.thanks").sub("", cue("spoken.frame").sub("", folded))
     return bare if any(map(str.isalnum, bare)) else folded
-
-
-@cache
-def _dialect() -> re.Pattern[str]:
-    words = "|".join(sorted(entries("spoken.standard"), key=len, reverse=True))
-    return re.compile(f"(?<!十)(?:{words})")
 
 
 def without_question_words(text: str) -> str:

@@ -316,7 +316,9 @@ def _is_subject(term: Term) -> bool:
 def _share(word: str, tag: str) -> float:
     """What a word is worth: names of things most, then what is done with them, then how, when and how much."""
     if tag == _ENTRY:
-        return max(_share(part, own) for part, own in plain_analyser().tagged(without_question_words(word)))
+        share = max(_share(part, own) for part, own in plain_analyser().tagged(without_question_words(word)))
+        is_label = share == 1.0 and cue("which.evidence").search(word)  # 哪个部门: stated, not named
+        return _LABEL_SHARE if is_label else share
     if word in listed("filler.slight"):
         return _SLIGHT_SHARE
     if tag in _QUALITIES and len(word) > 1 and (word in shipped() or word in lay_words()):

@@ -35,15 +35,27 @@ def listed(name: str) -> frozenset[str]:
     return frozenset(entries(name).split())
 
 
+def in_standard_words(folded: str) -> str:
+    """怎么, 什么, 什么时候 for 咋, 啥, 几时."""
+    words = entries("spoken.standard")
+    return _dialect().sub(lambda found: words[found.group()], folded)
+
+
+@cache
+def _dialect() -> re.Pattern[str]:
+    words = "|".join(sorted(entries("spoken.standard"), key=len, reverse=True))
+    return re.compile(f"(?<!十)(?:{words})")
+
+
 @cache
 def lay_words() -> Mapping[str, tuple[str, ...]]:
-    """Everyday words, and how documents write the same (`lay_words.txt`)."""
+    """Everyday words, dialect in standard ones, and how documents write the same (`lay_words.txt`)."""
     found: dict[str, tuple[str, ...]] = {}
     for line in (Path(__file__).parent / "lay_words.txt").read_text(encoding="utf-8").splitlines():
         everyday, is_entry, written = line.partition("=")
         if is_entry and not line.startswith("#"):
             formal = tuple(written.split())
-            for word in everyday.split():
+            for word in in_standard_words(everyday).split():
                 known = found.get(word)
                 found[word] = tuple(dict.fromkeys((*known, *formal))) if known else formal
     return found
