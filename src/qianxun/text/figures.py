@@ -71,6 +71,7 @@ _COUNTED: Final = (
     "人次|人|个|家|所|名|位|次|件|台|套|册|辆|户|页|种|款|项|条|部|本|座|届|只|支|张|间|栋|门|场|票|集|层|起|份|例|片|粒|枚|颗|章|节|笔"
     "|批|类|点|步|方|大|轮|期|代|类|股|道|处|队|组|对|盒|袋|瓶|支|剂|针|滴|口|亩|分"
 )
+_ANY_UNIT: Final = frozenset(["", "个", "分", "点", "度", "款", "期"])  # 4个 may be 4个小时: no kind of thing
 _UNIT: Final = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))  # longest first: 平方米 before 米
 
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────
@@ -133,6 +134,7 @@ _PLAIN_WORDS: Final = re.compile(
 _LIST_MARK: Final = re.compile(
     r"(?m)^[^\S\n]*(?:[-*•·#]+[^\S\n]*)?(?:\d{1,2}(?:[、)）]|[.．](?!\d))"
     rf"|\d{{1,2}}(?:\.\d{{1,2}}){{1,3}}[ \t\u3000]+(?!(?:{_UNIT}|{_COUNTED}|{_SCALE}))(?=[^\W\d_])"  # 3.5 定时
+    rf"|(?<=#)[ \t]*\d{{1,2}}[ \t\u3000]+(?!(?:{_UNIT}|{_COUNTED}|{_SCALE}))(?=[^\W\d_])"  # ## 4 排水方式
     r"|[(（](?:\d{1,2}|[一二三四五六七八九十]{1,2})[)）]|[一二三四五六七八九十]{1,2}、)"
 )
 _BRACKETED_MARK: Final = re.compile(r"[(（](?:\d{1,2}|[一二三四五六七八九十]{1,2})[)）](?=\s*[^\W\d_])")
@@ -414,4 +416,6 @@ def same_amount(left: Number, right: Number) -> bool:
     one, other = _UNITS.get(left.unit), _UNITS.get(right.unit)
     if one is not None and other is not None:
         return one[0] == other[0] and any(a * one[1] == b * other[1] for a in left.values for b in right.values)
+    if (one is None) != (other is None) and (right.unit if one else left.unit) not in _ANY_UNIT:
+        return False
     return any(a == b for a in left.values for b in right.values)

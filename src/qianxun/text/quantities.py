@@ -164,7 +164,8 @@ def han_number(text: str) -> int | None:
         elif mark in _SCALES:
             if not section and not digit and not total:
                 return None  # 万科, 亿达: a name
-            total = (total + section + digit) * _SCALES[mark] if mark == "亿" else total + (section + digit) * 10_000
+            is_whole = mark == "亿" or not (section or digit)  # 二十万万
+            total = (total + section + digit) * _SCALES[mark] if is_whole else total + (section + digit) * 10_000
             section, digit, last = 0, 0, _SCALES[mark]
         else:
             return None

@@ -31,6 +31,7 @@ BESIDE: Final = 0.5  # … and of what is around a word that takes sides
 SAME_SUBJECT: Final = 0.5  # … and of whom: 试用期员工 are not all
 VERBATIM: Final = 0.7  # of all that a clause and a statement say is in both
 BY_ANOTHER: Final = 0.6  # of what is done by one is done by another
+COMMON: Final = 0.15  # of the characters of two names that are of two
 LONGEST_NAME: Final = 8  # characters
 FEWEST: Final = 2  # pairs that make a clause one that can be compared
 CONTEXT: Final = 0.5  # what a word counts that is before a clause in its sentence
@@ -51,6 +52,8 @@ REPORTED: Final = re.compile("请求|主张|诉称|辩称|上诉称|建议|指�
 _ORDER: Final = re.compile(
     r"先(?P<first>[^。！？!?；;\n先]{2,40}?)[，,]?(?:再|然后|随后|而?后|之后)(?P<last>[^。！？!?；;，,\n]{2,40})"
 )
+DENIES_CODE: Final = "(?:没有|无|不含|不包括|未列)(?:列出|故障代码|代码|型号)?"
+_DENIED_CODE: Final = re.compile(rf"{DENIES_CODE}\s?([a-z]{{1,3}}-?\d{{1,4}})(?![a-z0-9])")
 _TOGETHER: Final = re.compile("[一二两三各双共其]|分别|\\d")  # 由两人分别保管
 _TWO_WAY: Final = re.compile("[和与及或同跟、]|之间|互相|相互|彼此|^(?:就?是|即|为|等于|叫)$")
 
@@ -89,7 +92,8 @@ def contradicted(sentence: str, sources: Sequence[str], query: str = "") -> Oppo
     known = [one for text in sources for one in _statements(without_tables(text[:SOURCE_CHARACTERS]))]
     often = Counter(word for one in known for word in one.words)
     weights = {word: (FIGURE if word[0] in "#~" else 1.0) / count**0.5 for word, count in often.items()}
-    if opposite := _in_other_order(sentence, sources) or _by_another(sentence, known):
+    opposite = _in_other_order(sentence, sources) or _by_another(sentence, known) or _denied_code(sentence, sources)
+    if opposite:
         return Opposite(opposite)
     for claim in _claims(sentence, query)[:MOST_CLAIMS]:
         if found := _opposite(claim, known, weights):
@@ -273,7 +277,20 @@ def _is_another(who: str, other: str) -> bool:
     size = next((at for at in range(min(len(who), len(other))) if who[-1 - at] != other[-1 - at]), 0)
     one, another = who[: len(who) - size], other[: len(other) - size]
     is_named = 0 < len(one) <= LONGEST_NAME and 0 < len(another) <= LONGEST_NAME
-    return size > 1 and is_named and set(one).isdisjoint(another) and not _TOGETHER.search(one + another)
+    shared = len(set(one) & set(another))  # 业 of 业主委员会 and 物业服务中心
+    is_other = shared <= len(set(one + another)) * COMMON and one not in another and another not in one
+    return size > 1 and is_named and is_other and not _TOGETHER.search(one + another)
+
+
+def _denied_code(sentence: str, sources: Sequence[str]) -> str:
+    """故障代码表里没有E3, where a source lists it and does not deny it."""
+    codes: list[str] = _DENIED_CODE.findall(fold(sentence))
+    for code in codes:
+        written = re.compile(rf"(?<![a-z0-9]){re.escape(code)}(?![a-z0-9])")
+        places: list[str] = [part for text in sources for part in _SENTENCE.findall(fold(text)) if written.search(part)]
+        if places and not any(read_clause(part).stance.is_negative for part in places):
+            return places[0].strip()
+    return ""
 
 
 # ── first and then ────────────────────────────────────────────────────────────────────────────────

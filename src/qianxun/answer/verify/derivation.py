@@ -30,16 +30,23 @@ MOST_NEAR: Final = 200  # results near a figure that are looked at one by one
 MOST_TWICE: Final = 16  # … in two steps
 FEW: Final = 3  # of a kind, of which any may be meant
 LIKELY: Final = 0.35  # results near a figure, of the numbers that may be there: a clause that says that it computes
+APART: Final = 0.35  # … of differences alone, where it says that it is one, and of times between two dates
 TWICE: Final = 0.12  # … in two steps
 NEAR: Final = 3.0  # times: how near results are counted
 LARGEST: Final = 1e18  # nothing is worked out beyond, nor below its inverse: floats would overflow
 _COMPUTES: Final = re.compile(
-    "合计|共|总|之和|相加|加起来|累计|全年|[=+＋×*]|相差|差[额距值]|之差|[多少高低早晚](?:出|了|约|[\\d一二两三四五六七八九十])|增|减|降|升|涨|跌|剩|余|差"
+    "合计|共|总|之和|相加|加起来|累计|全年|[=+＋×*]|相差|差[额距值]|之差|[多少高低早晚](?:出|了|约|[\\d一二两三四五六七八九十])|增|减|降|(?<!毫)升|涨|跌|剩|余|差"
     "|提前|推迟|延长|缩短|节省|便宜|贵|平均|均|占|比(?!例)|相当|等于|折|倍|分之|成|率|乘|每|单价|即|也就是|换算|算|历时|为期|长达|期限|租期|任期|持续|前后"
     "|时隔|相隔|间隔|[满约近]|之?[后前]|超|不到|不足|用时|用了|耗时|之久|应[为付交缴]|届满|到期|截至|截止"
     "|total|sum|difference|average|per|times|more|less"
 )
 _SUMS: Final = re.compile("合计|[共总]计|[总一]共|之和|相加|加起来|相差|差额|之差")
+_DIFFERENCES: Final = frozenset(["相差", "差额", "之差"])
+_TOTALS: Final = "合计|[共总]计|[总一]共|之和|相加|加起来|(?<=[，,、])共"
+_PARTIAL: Final = re.compile(
+    "等|其中|包括|含|另|除|还|其余|每|×|乘以|倍|折|[两二三四][者项]"
+)  # not all that is added is shown
+_SENTENCE_ENDS: Final = re.compile("[。；;！？!?\n]")
 _RESULTS: Final = re.compile(
     f"{_SUMS.pattern}|(?<!公)共(?!同)|占|相当|等于|平均|倍|剩|还差|折合|换算|(?<!减)[多少][出了]|即|也就是"
     "|(?<![同环])比[^，。]{1,20}[多少高低早晚长短]"
@@ -84,7 +91,7 @@ def derived(
     for pool in pools:
         known = list(dict.fromkeys((*pool, *shown)))
         if isinstance(figure, Day):
-            one = is_day_after(figure, text, known)
+            one = is_day_after(figure, text, known, shown if _COMPUTES.search(clause_of(figure, fold(text))) else ())
         elif isinstance(figure, Clock):
             one = is_clock_after(figure, known)
         elif isinstance(figure, Number | Share):
@@ -107,12 +114,15 @@ def _from(
 ) -> Derivation:
     """``found``: what was found with nearer figures."""
     wanted = _Wanted(figure, hedge)
+    if not any(wanted.values):  # of two that are equal the difference is 0
+        return "possibly"
     clause = clause_of(figure, fold(text))
     computes, is_result = _COMPUTES.search(clause) is not None, _RESULTS.search(clause) is not None
     if any(map(wanted.is_met, ages(figure, pool, text))):
         return "possibly" if len(dated(pool)) > MOST_DATES else "surely"
-    has_lapsed = any(map(wanted.is_met, lapses(figure, pool, shown)))
-    if has_lapsed and computes:
+    between = [(one, False) for one in lapses(figure, pool, shown)]
+    has_lapsed = any(wanted.is_met(one) for one, _ in between)
+    if has_lapsed and computes and (_starts_from(shown) or _chance(wanted, between) <= APART):
         return "surely"
     periods = _PERIODS if _RATE.search(fold(text)) else ()
     pool = [*pool, _HALF] if _HALVED.search(text) else pool
@@ -120,18 +130,47 @@ def _from(
         [one for one in _quantities(known, wanted) if one.kind != wanted.kind or one.value not in wanted.values]
         for known in (shown, pool)
     )
-    if any(wanted.is_met(one, is_quotient) for one, is_quotient in _results(own, wanted.kind)):
+    worked_out = list(_results(own, wanted.kind))
+    if any(wanted.is_met(*one) for one in worked_out) and (computes or _chance(wanted, worked_out) <= LIKELY):
         return "surely"
     if len(all_) > MOST:  # a table: its cells are added, not multiplied
         all_ = [one for one in all_ if one.kind == wanted.kind]
     if len(all_) > MOST_ALIKE:  # any number follows from some three
         return "possibly"
     once = list(_results(all_, wanted.kind, periods))
-    if is_result and _is_hardly_chance(wanted, all_, once, computes):
+    if is_result and (_is_difference(wanted, clause, all_) or _is_hardly_chance(wanted, all_, once, computes)):
         return "surely"
     is_met = found == "possibly" or has_lapsed or any(wanted.is_met(one, is_quotient) for one, is_quotient in once)
     is_met = is_met or any(map(wanted.is_met, _converted(all_, wanted.kind)))
     return "possibly" if is_met or _is_met_in_two(wanted, all_) else "no"
+
+
+def _starts_from(shown: Sequence[Figure]) -> bool:
+    """Of all dates of a source some two are always so far apart."""
+    return any(isinstance(one, Day | Clock) for one in shown)
+
+
+def is_of_rows(figure: Figure, sentence: str, of_rows: Sequence[Sequence[Figure]]) -> bool:
+    """Returns True unless a clause gives a total or a mean that is none of the rows and columns that it names."""
+    clause = clause_of(figure, fold(sentence))
+    is_mean, is_total = "平均" in clause, re.search("合计|[共总]计|[总一]共|之和", clause) is not None
+    if not isinstance(figure, Number | Share) or figure.written.startswith("每") or not (is_mean or is_total):
+        return True
+    wanted = _Wanted(figure, None)
+    for group in of_rows:
+        values = [one.value for one in _quantities(group, wanted) if one.kind == wanted.kind]
+        neighbours = (values[start:end] for start, end in combinations(range(len(values) + 1), 2))
+        for parts in (*neighbours, *combinations(values[:MOST_TWICE], 2)):
+            if len(parts) > 1 and wanted.is_met(sum(parts) / (len(parts) if is_mean else 1), is_mean):
+                return True
+    return False
+
+
+def _is_difference(wanted: _Wanted, clause: str, pool: Sequence[Quantity]) -> bool:
+    """Where a clause says that it is one, other results do not count."""
+    values = [one.value for one in pool if one.kind == wanted.kind]
+    between = [(abs(a - b), False) for a, b in combinations(values, 2)]
+    return any(word in clause for word in _DIFFERENCES) and _chance(wanted, between) <= APART
 
 
 def _is_hardly_chance(
@@ -380,12 +419,39 @@ def is_miscalculated(figure: Figure, sentence: str, known: Sequence[Figure], sou
     words = _SUMS.search(clause)
     if words is None:
         return False
-    rest = figures("，".join(part for part in clauses if part is not clause))
     wanted = _Wanted(figure, None)
-    own = [one for one in rest if isinstance(one, Number | Share) and kind_of(one) == wanted.kind]
-    amounts = {value for one in known if isinstance(one, Number | Share) for value in _amounts(one)}
-    shown = _quantities([one for one in own if not amounts.isdisjoint(_amounts(one))], wanted)
-    if not 2 <= len(shown) <= 4 or any(wanted.is_met(one) for one, _ in _results(shown, wanted.kind)):
+    shown = _shown("，".join(part for part in clauses if part is not clause), wanted, known)
+    if not 2 <= len(shown) <= 4 or any(wanted.is_met(one) for one in _of_shown(shown, words.group())):
         return False
     stated = re.compile(rf"(?:{words.group()})[^。；\n]{{0,12}}{re.escape(figure.written)}")
     return not stated.search(fold(sources))
+
+
+def does_not_add_up(figure: Figure, sentence: str) -> bool:
+    """Returns True if a sentence gives as the total of two or more figures that it shows before it what they do not add
+    up to, be it that of its source: 乘客电梯8台、载货电梯1台，共10台."""
+    if not isinstance(figure, Number):
+        return False
+    folded = fold(sentence)
+    found = re.search(rf"(?:{_TOTALS})[^，。；\d]{{0,6}}(?<![\d.]){re.escape(figure.written)}", folded)
+    if found is None or _PARTIAL.search(folded):
+        return False
+    wanted = _Wanted(figure, None)
+    before = figures(_SENTENCE_ENDS.split(folded[: found.start()])[-1])
+    shown = [float(_amounts(one)[-1]) for one in before if isinstance(one, Number) and kind_of(one) == wanted.kind]
+    return 2 <= len(shown) <= 4 and not wanted.is_met(sum(shown))
+
+
+def _shown(text: str, wanted: _Wanted, known: Sequence[Figure]) -> list[Quantity]:
+    own = [one for one in figures(text) if isinstance(one, Number | Share) and kind_of(one) == wanted.kind]
+    amounts = {value for one in known if isinstance(one, Number | Share) for value in _amounts(one)}
+    return _quantities([one for one in own if not amounts.isdisjoint(_amounts(one))], wanted)
+
+
+def _of_shown(shown: Sequence[Quantity], words: str) -> Iterator[float]:
+    """The sums of two or more, or their differences: 相差 is no sum."""
+    values = [one.value for one in shown]
+    if words in _DIFFERENCES:
+        yield from (abs(a - b) for a, b in combinations(values, 2))
+    else:
+        yield from (sum(group) for size in range(2, len(values) + 1) for group in combinations(values, size))

@@ -10,8 +10,16 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Final
 
+from qianxun.answer.verify.contradiction import DENIES_CODE
 from qianxun.answer.verify.counting import is_counted
-from qianxun.answer.verify.derivation import clause_of, derived, is_computing, is_miscalculated
+from qianxun.answer.verify.derivation import (
+    clause_of,
+    derived,
+    does_not_add_up,
+    is_computing,
+    is_miscalculated,
+    is_of_rows,
+)
 from qianxun.answer.verify.lapses import Derivation
 from qianxun.answer.verify.misplaced import (
     FEWEST,
@@ -141,12 +149,14 @@ def _with_month(days: Sequence[Day]) -> Day | None:
 class Ungrounded:
     """Figures that the evidence does not bear out: ``wrong`` ones it has otherwise in the same words, or nothing of it
     leads to them; ``derived`` ones may be worked out from it; ``displaced`` ones it seems to have of something else,
-    ``elsewhere`` are those that only passages have which are not cited."""
+    ``elsewhere`` are those that only passages have which are not cited, ``mismatched`` totals that are not those of
+    what the sentence shows."""
 
     wrong: tuple[Figure, ...] = ()
     derived: tuple[Figure, ...] = ()
     displaced: tuple[Figure, ...] = ()
     elsewhere: tuple[Figure, ...] = ()
+    mismatched: tuple[Figure, ...] = ()
 
 
 def unsupported(
@@ -186,7 +196,8 @@ def ungrounded(
     ]
     copied += [one for one in known if one not in copied and _is_replaced(one, sentence, evidence)]
     displaced = [one for one in displaced if one not in copied]
-    return Ungrounded(tuple(copied), found.derived, tuple(displaced), tuple(elsewhere))
+    mismatched = tuple(one for one in stated if does_not_add_up(one, sentence))
+    return Ungrounded(tuple(copied), found.derived, tuple(displaced), tuple(elsewhere), mismatched)
 
 
 def _is_same_thing(figure: Figure, known: Figure) -> bool:
@@ -238,6 +249,8 @@ def _not_worked_out(
             copied.append(figure)
         else:
             result = _derived(figure, sentence, evidence, of_rows, given)
+        if _is_rate(figure) and is_computing(figure, sentence) and figure not in copied:  # 平均每月9120元
+            result = "surely"
         is_open = is_undated(figure, evidence) or _is_supposed(figure, sentence, copied) or _is_rate(figure)
         if result == "no" and is_open:
             result = "possibly"
@@ -270,7 +283,9 @@ def _is_worked_example(wrong: Sequence[Figure], sentence: str, evidence: Evidenc
 
 def _is_row_count(figure: Figure, of_rows: Sequence[Sequence[Figure]]) -> bool:
     counts = (one for group in of_rows for one in group if isinstance(one, Number) and one.is_count)
-    return isinstance(figure, Number) and figure.is_count and any(figure.values == one.values for one in counts)
+    if not isinstance(figure, Number) or not figure.unit or measured(figure.unit):
+        return False
+    return any(figure.values == one.values for one in counts)
 
 
 def _is_result(figure: Figure, sentence: str, evidence: Evidence, of_rows: Sequence[Sequence[Figure]]) -> bool:
@@ -298,7 +313,9 @@ def _derived(
         # 硕士和本科的人数合计35: it names what it worked with; what follows from other cells may be a coincidence.
         found = derived(figure, sentence, [(), *of_rows], given, hedge_of(figure, sentence))
         rest = derived(figure, sentence, [evidence.figures], given, hedge_of(figure, sentence), evidence.text)
-        return found if found == "surely" or rest == "no" else "possibly"
+        is_shown = derived(figure, sentence, [()], given, hedge_of(figure, sentence)) == "surely"
+        is_sure = found == "surely" and (is_shown or is_of_rows(figure, sentence, of_rows))
+        return found if is_sure or rest == "no" else "possibly"
     own = set(grams(sentence))
     companions = {word for one in given for word in words_of(one)}
     pools: list[Sequence[Figure]] = [(), *of_rows]
@@ -356,11 +373,17 @@ def _is_rounded(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     if hedge is None:
         return False
     one = next((one for one in occurrences(sentence) if one.figure == figure), None)
-    return one is not None and any(_rounds_here(one, hedge, places) for places in evidence.occurrences)
+    return one is not None and any(_rounds_here(one, hedge, places, evidence.plain) for places in evidence.occurrences)
 
 
-def _rounds_here(one: Occurrence, hedge: Hedge, places: Sequence[Occurrence]) -> bool:
-    own = [place for place in places if is_rounded(one.figure, hedge, place.figure)]
+def _rounds_here(one: Occurrence, hedge: Hedge, places: Sequence[Occurrence], plain: str) -> bool:
+    """Nobody rounds what a source gives as a limit: 60℃以上."""
+    own = [
+        place
+        for place in places
+        if is_rounded(one.figure, hedge, place.figure)
+        and not re.search(rf"(?<![\d.]){re.escape(place.figure.written)}以[上下内]", plain)
+    ]
     rivals = [place for place in places if is_rival(one.figure, place.figure) and place not in own]
     return bool(own) and not is_of_another(one, own, rivals)
 
@@ -377,14 +400,16 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     if isinstance(figure, Number) and not figure.unit and evidence.shares.intersection(_as_shares(figure)):
         return True
     if isinstance(figure, Code):
-        return _has_code(figure, evidence)
+        return _has_code(figure, sentence, evidence)
+    if figure.digits.startswith("0") and figure.digits.isdigit() and len(figure.digits) > 1:  # 007 is no 7
+        return False
     if any(_is_amount(figure, number) or _is_cut(figure, number) for number in evidence.numbers):
         return True
     if figure.unit in _SECTIONS and _verbatim(figure.digits, evidence.plain):  # 见3.5节: the number of a heading
         return True
     if not figure.unit and figure.digits and any(figure.digits == number.digits for number in evidence.numbers):
         return True  # the unit is in the head of the column
-    is_rate = _is_rate(figure) or (figure.values[0] == 1 and bool(measured(figure.unit)))  # 一吨35元
+    is_rate = _is_rate(figure) or (figure.values[0] == 1 and _is_per(figure, sentence))
     if is_rate and re.search(f"(?:[/／每按]|每个|一个)(?:{figure.unit})", evidence.plain):
         return True  # 免费停车（小时/月） is what may be had 每月
     if _is_decade(figure, sentence, evidence):
@@ -396,8 +421,10 @@ def is_in(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     return is_counted(figure, sentence, evidence.text, evidence.numbers)
 
 
-def _has_code(code: Code, evidence: Evidence) -> bool:
+def _has_code(code: Code, sentence: str, evidence: Evidence) -> bool:
     """A0 is not in 300A05."""
+    if re.search(rf"{DENIES_CODE}\s?{re.escape(code.written)}", fold(sentence)):  # the list has no E5
+        return True
     written = r"[\s/-]?".join(map(re.escape, code.plain))
     return re.search(rf"(?<![a-z0-9]){written}(?![a-z0-9])", fold(evidence.text)) is not None
 
@@ -405,6 +432,14 @@ def _has_code(code: Code, evidence: Evidence) -> bool:
 def _is_rate(figure: Figure) -> bool:
     """每小时 says how another figure is counted."""
     return isinstance(figure, Number) and figure.written.startswith("每")
+
+
+def _is_per(figure: Number, sentence: str) -> bool:
+    """一吨35元, 一年缴费12000元: it tells how the figure after it is counted."""
+    clause = clause_of(figure, fold(sentence))
+    before, _, after = clause.partition(figure.written)
+    is_there = bool(measured(figure.unit)) and not before.endswith("第") and not re.match("[以之]?[内后前]", after)
+    return is_there and bool(figures(after))
 
 
 def _as_shares(figure: Number) -> tuple[Decimal, ...]:

@@ -20,7 +20,8 @@ T = TypeVar("T", Day, Clock)
 MOST: Final = 16  # dates or times that are compared: with more of them any lapse is between some two
 MOST_DATES: Final = 60  # on which an age is reckoned
 LONGEST: Final = 3_000  # days, months or years from one date to another
-_NEXT_DAY: Final = re.compile("次日|翌日|第二天|隔天|隔日")
+_NEXT_DAY: Final = "次日|翌日|第二天|隔天|隔日"
+REACH: Final = 160  # characters from a date to what is of the day after it
 _ANY_YEAR: Final = 2023  # of two dates without one
 _DAY_MINUTES: Final = 24 * 60
 
@@ -90,19 +91,24 @@ def _between(first: Day, last: Day, kind: str) -> Iterator[float]:
             yield float(months // 12)
 
 
-def is_day_after(day: Day, text: str, pool: Sequence[Figure]) -> Derivation:
-    """A date that is so many days, months or years before or after another; 次日."""
+def is_day_after(day: Day, text: str, pool: Sequence[Figure], shown: Sequence[Figure] = ()) -> Derivation:
+    """A date that is so many days, months or years before or after another; 次日. It surely is where ``shown`` has what
+    it is reckoned from: of many dates and times some two lead to any."""
     numbers = (one for one in pool if isinstance(one, Number) and one.values[0] < LONGEST)
     times = [one for one in numbers if measured(one.unit) in ("月", "秒")]
     days = [one for one in dated(pool) if one.written != day.written and one.month and one.day]
     hits = 0
     for known, time in product(days[:MOST], times[:MOST]):
         hits += any(_is_day(day, known.year, one) for one in _moved(known, time))
-    is_next = _NEXT_DAY.search(text) is not None
-    is_next = is_next and any(_is_day(day, one.year, moved) for one in days for moved in _moved(one, None))
+    is_next = any(
+        _is_day(day, one.year, moved) and re.search(rf"{re.escape(one.written)}[^\n]{{0,{REACH}}}(?:{_NEXT_DAY})", text)
+        for one in days
+        for moved in _moved(one, None)
+    )
     if not hits and not is_next:
         return "no"
-    return "surely" if is_next or len(days) * len(times) <= MOST else "possibly"
+    is_shown = any(isinstance(one, Day) or one in times for one in shown)
+    return "surely" if is_next or (is_shown and len(days) * len(times) <= MOST) else "possibly"
 
 
 def _moved(known: Day, time: Number | None) -> Iterator[date]:

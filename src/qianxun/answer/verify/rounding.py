@@ -17,13 +17,17 @@ Hedge: TypeAlias = Literal["about", "above", "below"]
 
 _LINKS: Final = r"(?:[为是有达到了至]|[^，。；、\d]{0,9}的)?\s*\Z"  # 略高于其月收入的五分之一
 _BEFORE: Final[dict[Hedge, re.Pattern[str]]] = {
-    "above": re.compile(rf"(?:超过?|逾|突破|不止|高于|多于|大于|至少|more than|over|above){_LINKS}"),
-    "below": re.compile(rf"(?:近|将近|接近|不到|不足|低于|少于|小于|nearly|less than|under|below){_LINKS}"),
-    "about": re.compile(rf"(?:约|大概|大致|差不多|上下|估计|about|around|approximately|roughly){_LINKS}"),
+    "above": re.compile(rf"(?:超过?|逾(?!期)|突破|不止|高于|多于|大于|至少|more than|over|above){_LINKS}"),
+    "below": re.compile(
+        rf"(?:(?<![最附临新])近|将近|接近|不到|不足|低于|少于|小于|nearly|less than|under|below){_LINKS}"
+    ),
+    "about": re.compile(
+        rf"(?:(?<![合条签预违公节制])约(?!定)|大概|大致|差不多|上下|估计|about|around|approximately|roughly){_LINKS}"
+    ),
 }
 _AFTER: Final[dict[Hedge, re.Pattern[str]]] = {
     "above": re.compile(r"[多余]|以上|出头|有余"),
-    "below": re.compile(r"不到|以下"),
+    "below": re.compile(r"不到"),
     "about": re.compile(r"左右|上下|来"),
 }
 _WITHIN: Final = re.compile("[多余]")  # 1300多万
@@ -71,13 +75,15 @@ def _may_measure(figure: Number, known: Number) -> bool:
 
 
 def _fits(stated: Decimal, value: Decimal, hedge: Hedge) -> bool:
-    if not stated:  # 超过0 says nothing
+    if not stated or not value:  # 超过0 says nothing
         return False
     step = _step(stated)
+    if step <= _step(value):
+        return False
     if hedge == "above":
         return Decimal(0) <= value - stated <= step
     if hedge == "below":
-        return Decimal(0) <= stated - value <= step
+        return Decimal(0) <= stated - value <= min(step, value)
     return abs(value - stated) * 2 <= step and abs(value - stated) <= _FARTHEST * value
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from qianxun.answer.verify.derivation import derived, is_computing
 from qianxun.answer.verify.grounding import Evidence, is_in
+from qianxun.answer.verify.misplaced import is_rival
 from qianxun.answer.verify.table_rows import (
     MOST_CLAUSES,
     cells,
@@ -21,6 +22,7 @@ from qianxun.answer.verify.table_rows import (
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import Code, Day, Figure, Number, figures
 
+_COUNTS: Final = frozenset(["个", "种", "家", "名", "项", "款", "台", "件", "位", "类", "条"])
 _CLAUSES: Final = re.compile(r"[，；。！？;!?\n]|,(?!\d)")
 
 
@@ -85,6 +87,40 @@ def of_other_cells(sentence: str, evidence: Evidence) -> list[Figure]:
                 if wrong:
                     return wrong
     return []
+
+
+def of_named_cells(sentence: str, evidence: Evidence) -> list[Figure]:
+    """The figures of a clause that names a row and a column, where their cell has another of its kind and the sentence
+    does not have that: 华中关闭1家, where the cell has 8家, wherever 1家 may be from; and the number of rows, where it
+    counts others: 佳印品牌共有9种商品."""
+    folded = fold(sentence)
+    found: list[Figure] = []
+    counted: list[list[str]] = []
+    for text in evidence.with_units:
+        for lines in tables(text):
+            others = unnamed_rows(lines, folded)
+            rows = [cells(line) for line in lines[1:] if line not in others and not is_rule(line)]
+            header = cells(lines[0])
+            counted += rows if others else []
+            if not others or len(rows) != 1:
+                continue
+            for clause in _CLAUSES.split(folded)[:MOST_CLAUSES]:
+                columns = named_columns(header, clause) or _distinguished(header, clause)
+                at = next(iter(columns), len(rows[0]))
+                own = figures(rows[0][at]) if len(columns) == 1 and at < len(rows[0]) else []
+                rivals = [one for one in figures(clause) if any(is_rival(one, cell) for cell in own)]
+                stated = [one for one in rivals if not is_computing(one, clause)]
+                if len(own) == len(stated) == 1 and not is_in(own[0], sentence, Evidence.of((folded,))):
+                    found += stated
+    return [*found, *(_of_other_count(folded, counted) if len(counted) > 1 else ())]
+
+
+def _of_other_count(sentence: str, rows: Sequence[Sequence[str]]) -> list[Figure]:
+    stated = [one for one in figures(sentence) if isinstance(one, Number) and one.unit in _COUNTS]
+    counts = [one for one in stated if len(stated) == 1 and re.search(rf"共有?{re.escape(one.written)}", sentence)]
+    cells_ = [figure for row in rows for cell in row for figure in figures(cell)]
+    known = [one for one in cells_ if isinstance(one, Number)]
+    return [one for one in counts if one.values[0] != len(rows) and not any(one.unit == cell.unit for cell in known)]
 
 
 def _is_stated(figure: Figure) -> bool:

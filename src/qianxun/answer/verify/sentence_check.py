@@ -9,14 +9,22 @@ from typing import Final
 
 from qianxun.answer.dates import date_of
 from qianxun.answer.verify.citations import Sentence
+from qianxun.answer.verify.compounds import torn
 from qianxun.answer.verify.contradiction import Opposite, contradicted
 from qianxun.answer.verify.derivation import is_computing
 from qianxun.answer.verify.grounding import Evidence, Ungrounded, is_in, is_instead, ungrounded, unsupported
 from qianxun.answer.verify.near_copies import altered
 from qianxun.answer.verify.other_names import of_another_name
+from qianxun.answer.verify.overstatement import overstated
 from qianxun.answer.verify.parallel_clauses import exchanged
 from qianxun.answer.verify.row_cells import contradicted_by_row
-from qianxun.answer.verify.row_figures import figures_of_named_rows, of_other_cells, of_other_columns, of_other_rows
+from qianxun.answer.verify.row_figures import (
+    figures_of_named_rows,
+    of_named_cells,
+    of_other_cells,
+    of_other_columns,
+    of_other_rows,
+)
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import Figure, figures
@@ -107,7 +115,7 @@ def check(
         flag = Flag("contradicted", text, f"所引资料说的{'' if against.is_copied else '可能'}相反：{against.clause}")
         sources = () if against.is_copied else all_cited
         return Checked(sources, (*sentence.flags, flag), accepted=not against.is_copied, evidence=against.clause)
-    if all_cited and (reason := _doubt(found, of_other_rows(checked, evidence))):
+    if all_cited and (reason := _doubt(found, checked, evidence)):
         flag = Flag("unsupported_number", text, reason)
         return Checked(all_cited, (*sentence.flags, flag), evidence=_evidence_of(checked, all_cited))
     if cited or declines(text) or _LEADS_ON.search(text) or _HEADS.match(text):
@@ -148,17 +156,20 @@ def _opposite(text: str, evidence: Evidence, query: str) -> Opposite | None:
         return Opposite(copied, is_copied=True)
     if found := contradicted(text, evidence.texts, query):
         return found
-    other = of_another_name(text, evidence.texts)
+    other = of_another_name(text, evidence.texts) or overstated(text, evidence.texts)
     return Opposite(other) if other else None
 
 
-def _doubt(found: Ungrounded, of_rows: Sequence[Figure]) -> str:
+def _doubt(found: Ungrounded, text: str, evidence: Evidence) -> str:
     """Why figures are not certain that are not surely wrong."""
     derived = f"所引资料中没有 {_written(found.derived)}，可能是算出来的，没有核实" if found.derived else ""
-    others = (*found.displaced, *of_rows)
+    others = (*found.displaced, *of_other_rows(text, evidence), *of_named_cells(text, evidence))
     displaced = f"{_written(others)} 在所引资料中像是别的，请核对" if others else ""
     elsewhere = f"{_written(found.elsewhere)} 不在所引的资料中，在另一段资料中" if found.elsewhere else ""
-    return "；".join(filter(None, (derived, displaced, elsewhere)))
+    mismatched = f"{_written(found.mismatched)} 与句中所列的数对不上" if found.mismatched else ""
+    apart = torn(text, evidence.texts)
+    together = f"所引资料中没有连在一起的 {'、'.join(apart)}" if apart else ""
+    return "；".join(filter(None, (derived, displaced, elsewhere, mismatched, together)))
 
 
 def _written(found: Sequence[Figure]) -> str:
