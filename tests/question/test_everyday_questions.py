@@ -63,7 +63,7 @@ def share(query: EvidenceQuery, word: str) -> float:
         ("定金退得了吗", "定金 退"),
         ("孕妇能不能吃这个药", "孕妇 吃 药"),  # 不能吃 is not in it
         # question words, particles, fillers
-        ("身份证丢了咋办", "身份证 丢了"),
+        ("身份证丢了咋办", "身份证 丢"),
         ("会议室咋预订", "会议室 预订"),
         ("大病救助怎么个申请法", "大病 救助 申请"),
         ("图书馆多会儿关门", "图书馆 关门"),
@@ -90,31 +90,41 @@ def test_an_everyday_question_asks_of_its_things(question: str, expected: str) -
 
 
 @pytest.mark.parametrize(
-    ("question", "expected"),
+    ("question", "words", "entry"),
     [
-        ("打官司的钱谁出", "打官司的钱"),
-        ("年假没休完能折现吗", "年假 没休完 折现"),  # the segmenter has 没休 and 完能
-        ("被骗的钱怎么要回来", "骗 钱 要回来"),
-        ("管道修理谁出钱", "管道 修理 谁出钱"),
-        ("房子不租了押金退不退", "房子 不租了 押金 退"),
-        ("他打人判了多久", "打人 判了多久"),
-        ("摔伤了赔不赔", "摔伤 赔不赔"),
-        ("要不要了解一下租约", "租约"),  # no 不要了
+        ("打官司的钱谁出", "打官司 钱", "打官司的钱"),
+        ("年假没休完能折现吗", "没 休 完", "没休完"),  # the segmenter has 没休 and 完能
+        ("被骗的钱怎么要回来", "回来", "要回来"),
+        ("管道修理谁出钱", "出钱", "谁出钱"),
+        ("房子不租了押金退不退", "不 租", "不租了"),
+        ("他打人判了多久", "判", "判了多久"),
+        ("摔伤了赔不赔", "赔", "赔不赔"),
     ],
 )
 @pytest.mark.usefixtures("few_lay_words")
-def test_a_lay_entry_is_found_whole(question: str, expected: str) -> None:
-    assert terms(question) == expected.split()
-    entries = [term for term in evidence_query(question).terms if term.text in LAY]
-    assert entries
-    assert all(term.formal == LAY[term.text] for term in entries)
+def test_a_document_may_write_the_words_of_a_lay_entry_as_it_writes_the_entry(
+    question: str, words: str, entry: str
+) -> None:
+    formal = {term.text: term.formal for term in evidence_query(question).terms}
+    assert all(set(LAY[entry]) <= set(formal[word]) for word in words.split())
+
+
+@pytest.mark.usefixtures("few_lay_words")
+def test_an_entry_is_not_cut_out_of_another_word() -> None:
+    assert not any(term.formal for term in evidence_query("要不要了解一下").terms)  # no 不要了
 
 
 def test_nearly_every_lay_phrase_can_be_found() -> None:
     """But for those that only ask (多长时间), or are dates."""
     frames = ("{}", "昨天{}了", "物业{}的规定")
-    phrases = [word for word in lay_words() if len(word) > 2]
-    missing = [word for word in phrases if not any(word in terms(frame.format(word)) for frame in frames)]
+    phrases = {word: formal for word, formal in lay_words().items() if len(word) > 2}
+    missing = [
+        word
+        for word, formal in phrases.items()
+        if not any(
+            set(formal) <= set(term.formal) for frame in frames for term in evidence_query(frame.format(word)).terms
+        )
+    ]
     assert len(missing) <= 0.03 * len(phrases), missing
 
 

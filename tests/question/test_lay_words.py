@@ -40,4 +40,4 @@ def test_an_everyday_word_of_a_question_brings_its_formal_words() -> None:
 def test_few_formal_words_are_single_characters() -> None:
     """One character is in too many sentences."""
     short = {other for formal in lay_words().values() for other in formal if len(other) < 2}
-    assert len(short) <= 30
+    assert len(short) <= 15

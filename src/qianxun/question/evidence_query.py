@@ -267,11 +267,13 @@ def _terms(rest: str, people: Sequence[str]) -> tuple[Term, ...]:
     }
     shares: dict[str, float] = {}
     parts: dict[str, tuple[str, ...]] = {}
+    formal: dict[str, tuple[str, ...]] = {}
     run: list[str] = []
-    for segment, tag in (*_tagged(rest, people, by_entry=True), ("", "")):
+    for segment, tag, entry in (*_tagged_by_entry(rest, people), ("", "", "")):
         word = segment.strip()
         share = 0.0
         if tag == _ENTRY or _is_term(word):
+            formal[word] = tuple(dict.fromkeys((*formal.get(word, ()), *lay_words().get(entry, ()))))
             is_label = word in listed("filler.seldom_stated") or any(
                 label.startswith(word) or label.endswith(word) for label in labels
             )
@@ -284,7 +286,7 @@ def _terms(rest: str, people: Sequence[str]) -> tuple[Term, ...]:
             shares["".join(run)] = _PHRASE_SHARE
             parts["".join(run)] = tuple(run)
         run = []
-    return tuple(replace(_term(word, share, rest), parts=parts.get(word, ())) for word, share in shares.items())
+    return tuple(_term(word, share, rest, formal.get(word, ()), parts.get(word, ())) for word, share in shares.items())
 
 
 def _is_written(word: str, tag: str) -> bool:
@@ -349,11 +351,13 @@ def _is_proper(word: str, tag: str) -> bool:
     return tag.startswith(_PROPER) and word not in shipped() and word not in lay_words()
 
 
-def _term(word: str, share: float, rest: str) -> Term:
-    alike, label, formal = other_forms(word, rest), figure_label(rest), lay_words().get(word, ())
+def _term(word: str, share: float, rest: str, of_entry: Iterable[str], parts: tuple[str, ...]) -> Term:
+    """``of_entry``: how documents write the lay entry that the word is of."""
+    alike, label = other_forms(word, rest), figure_label(rest)
+    formal = tuple(dict.fromkeys((*lay_words().get(word, ()), *of_entry)))
     if label is None or not word.endswith(label[0]):
-        return Term(word, share, alike, formal=formal)
-    return Term(word, share, alike, label[1], word.removesuffix(label[0]), formal)
+        return Term(word, share, alike, formal=formal, parts=parts)
+    return Term(word, share, alike, label[1], word.removesuffix(label[0]), formal, parts)
 
 
 def other_forms(word: str, folded: str) -> tuple[str, ...]:
@@ -372,17 +376,30 @@ def _answer_noun(label: str) -> str:
     return "".join(part for part, _ in parts)
 
 
-def _tagged(text: str, people: Sequence[str], *, by_entry: bool = False) -> Iterator[tuple[str, str]]:
-    """The segments around the names of people, and these; ``by_entry``: entries of `lay_words` are whole."""
-    pieces = re.split(f"({'|'.join(map(re.escape, people))})", text) if people else [text]
-    for piece in pieces:
+def _tagged(text: str, people: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The segments around the names of people, and these."""
+    for piece in _around(people, text):
         if piece in people:
             yield piece, _PROPER[0]
-        elif by_entry:
-            for part, is_entry in parted(piece):
-                yield from [(part, _ENTRY)] if is_entry else _tagged_words(part)
         else:
             yield from _tagged_words(without_question_words(piece))
+
+
+def _tagged_by_entry(text: str, people: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """The same, each with the entry of `lay_words` that it is of: 打官司 and 钱 of 打官司的钱. A document may have the
+    words after all; where none of them could be in one, the entry is as a word: 谁管."""
+    for piece in _around(people, text):
+        for part, is_entry in [(piece, False)] if piece in people else parted(piece):
+            if not is_entry:
+                tagged = [(part, _PROPER[0])] if part in people else _tagged_words(part)
+                yield from ((word, tag, "") for word, tag in tagged)
+                continue
+            words = [(word, tag) for word, tag in _tagged_words(without_question_words(part)) if _is_term(word)]
+            yield from ((word, tag, part) for word, tag in words or [(part, _ENTRY)])
+
+
+def _around(people: Sequence[str], text: str) -> list[str]:
+    return re.split(f"({'|'.join(map(re.escape, people))})", text) if people else [text]
 
 
 def _tagged_words(text: str) -> Iterator[tuple[str, str]]:
