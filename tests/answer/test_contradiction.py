@@ -60,6 +60,18 @@ def test_the_same_in_other_words_and_what_is_of_something_else_is_none(sentence:
     assert not contradicted(sentence, [RULES])
 
 
+@pytest.mark.parametrize(
+    ("sentence", "source"),
+    [
+        ("可拨打甲方投诉电话。", "教练索要财物的，乙方可拨打甲方投诉电话。"),  # a part of the clause that names both
+        ("仍不同意的可以向管理局申诉。", "复核后仍不同意的，可以向管理局申诉。"),  # what is denied is the case
+    ],
+)
+def test_words_of_the_source_itself_are_no_contradiction(sentence: str, source: str) -> None:
+    assert not contradicted(sentence, [source])
+    assert contradicted("不得向管理局申诉。", ["复核后仍不同意的，可以向管理局申诉。"])
+
+
 def test_yes_or_no_is_read_with_its_question() -> None:
     query = "绝密数据可以通过电子邮件传输吗？"
     assert contradicted("可以。", [RULES], query)

@@ -321,3 +321,17 @@ def test_a_lay_question_is_answered_by_a_document_in_its_own_words(question: str
 
 def test_how_many_times_is_answered_in_times() -> None:
     assert AnswerGenerator().generate("婚假能分几次休", SOURCES).is_declined
+
+
+def test_a_time_of_day_is_no_number_of_hours() -> None:
+    lost = [
+        passage("客服查询48小时后无法找到的，视为丢失。客服电话见官网。", "丢失", name="快递理赔规则.md", score=0.9)
+    ]
+    assert not AnswerGenerator().generate("快递客服电话几点下班", lost).is_sure
+    open_hours = [passage("客服工作时间为每天8:00至20:00。", "客服", name="快递理赔规则.md", score=0.9)]
+    assert "20:00" in AnswerGenerator().generate("快递客服几点下班", open_hours).answer
+
+
+def test_a_limit_of_time_may_be_asked_by_how_long_it_is() -> None:
+    notice = [passage("突发故障的抢修到达时限：城区45分钟，农村90分钟。", "停电", name="公告.md", score=0.9)]
+    assert AnswerGenerator().generate("突发故障时，农村的抢修到达时限为多长？", notice).is_sure

@@ -56,6 +56,7 @@ _DIGIT: Final = re.compile(r"\d")
 _LIST_MARK: Final = re.compile(r"^\s*(?:[-*•·]|\d{1,2}[.、)）])\s*")
 _BRACKETED: Final = re.compile(r"[(（][^()（）]{0,20}[)）]")
 _SHARE_OF: Final = r"的(?:[百千万]分之|\d[\d.]{0,9}\s?[%‰]|[一二三四五六七八九]成)"
+_OCLOCK: Final = "点"  # 几点 asks for a time of day, which no number of hours is
 _WORKING_DAYS: Final = ("个工作日", "日")
 _HAN_YEAR: Final = re.compile("[〇零一二三四五六七八九]{4}")
 _NUMERAL: Final = r"[\d一二三四五六七八九十百千万亿两半]"
@@ -428,8 +429,12 @@ def has_wanted_kind(query: EvidenceQuery, line: Line, *, by_measure: bool = True
 
 
 def _has_wanted_unit(query: EvidenceQuery, text: str) -> bool:
-    units = [cue(name).search(query.folded) for name in ("label.ending.counted", "label.ending.written")]
-    return all(not unit or re.search(rf"{_NUMERAL}\s?{re.escape(unit.group(1))}", text) for unit in units)
+    if query.unit == _OCLOCK and not cue("label.ending.always").search(text):
+        return any(isinstance(figure, Clock) for figure in figures(text))
+    found = [cue(name).search(query.folded) for name in ("label.ending.counted", "label.ending.written")]
+    units = [unit.group(1) for unit in found if unit]
+    same = entries("label.same_unit")
+    return all(re.search(rf"{_NUMERAL}\s?(?:{same.get(unit, re.escape(unit))})", text) for unit in units)
 
 
 def _has_wanted_figure(query: EvidenceQuery, text: str) -> bool:

@@ -42,6 +42,7 @@ MOST_ITEMS: Final = 40  # of a list, each read with all the figures of its claus
 SOURCE_CHARACTERS: Final = 200_000  # of all that a sentence cites; what is beyond is not compared
 
 _CLAUSE: Final = re.compile(r"(?:[^，,：:|]|(?<=\d)[,:：](?=\d))+")  # 14:10 is one, and so is 1,950
+_CASE: Final = re.compile("的(?=可以|应当|不得|必须|视为)")  # 仍不同意的可以申诉: what is denied is the case
 _ASIDE: Final = re.compile(r"[(（]([^()（）\n]{1,80})[)）]")  # 滤网（选配）不可水洗: a clause of its own
 _SENTENCE: Final = re.compile(r"[^。！？!?；;\n]+")
 _INTERROGATIVE: Final = re.compile("吗|呢|么|是否|能否|可否|能不能|可不可以|是不是|有没有|会不会|要不要|请问")
@@ -132,7 +133,7 @@ def _claims(sentence: str, query: str) -> list[Statement]:
 
 
 def _statements(text: str) -> Iterator[Statement]:
-    folded = FIELD.sub("\n", fold(text))
+    folded = _CASE.sub("的，", FIELD.sub("\n", fold(text)))
     asides = [aside for aside in _ASIDE.findall(folded) if len(aside) > FEWEST + 2]
     for sentence in _SENTENCE.findall("\n".join((_ASIDE.sub("", folded), *asides))):
         before: frozenset[str] = frozenset()
@@ -167,7 +168,7 @@ def _opposite(claim: Statement, known: Sequence[Statement], weights: Mapping[str
         if _swapped(claim.clause.text, statement.clause.text):
             return Opposite(statement.clause.text.strip(), is_copied=True)
     own = [word for word in claim.words if word in weights]
-    if len(own) < FEWEST or len(own) < KNOWN * len(claim.words):
+    if len(own) < FEWEST or len(own) < KNOWN * len(claim.words) or any(_is_quoted(claim, one) for one in known):
         return None
     around = [word for word in claim.context if word in weights and word not in claim.words]
     whole = sum(map(weights.__getitem__, own)) + CONTEXT * sum(map(weights.__getitem__, around))
@@ -189,6 +190,13 @@ def _opposite(claim: Statement, known: Sequence[Statement], weights: Mapping[str
         if one.cover - max(agreeing, default=0.0) >= LEAD * one.cover:
             return Opposite(one.statement.clause.text.strip(), one.is_verbatim)
     return None
+
+
+def _is_quoted(claim: Statement, one: Statement) -> bool:
+    """Returns True if a statement says the claim word for word, and denies nothing beside it: 可拨打甲方电话 of
+    乙方可拨打甲方电话."""
+    before, is_there, after = one.clause.text.partition(claim.clause.text.strip())
+    return bool(is_there) and not read_clause(before + after).stance.is_negative
 
 
 def _takes_side(claim: Statement, one: Statement) -> bool:

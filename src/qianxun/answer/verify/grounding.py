@@ -220,7 +220,7 @@ def _is_replaced(figure: Figure, sentence: str, evidence: Evidence) -> bool:
 
 
 def _is_foreign(clause: frozenset[str], other: frozenset[str]) -> bool:
-    return bool(other) and len(clause & other) <= FOREIGN * min(len(clause), len(other))
+    return bool(clause and other) and len(clause & other) <= FOREIGN * min(len(clause), len(other))
 
 
 def _is_elsewhere(figure: Figure, sentence: str, cited: Evidence, uncited: Evidence) -> bool:
