@@ -57,14 +57,8 @@ def test_a_list_may_be_of_one_use_alone() -> None:
 @pytest.mark.parametrize(
     ("everyday", "written"),
     [
-        ("去哪办", "受理窗口"),
-        ("要带什么", "申请材料"),
-        ("谁说了算", "最终解释权"),
-        ("过期了会怎样", "逾期"),
-        ("催债", "催收"),
-        ("年假清零", "结转"),
-        ("暖气不热", "室温"),
-        ("拍片", "x线"),
+        ("谁出钱", "承担"),
+        ("拍片", "x线"),  # in the form in which lines are compared
     ],
 )
 def test_what_people_say_is_known_as_documents_write_it(everyday: str, written: str) -> None:
