@@ -11,6 +11,7 @@ from qianxun.text.writings import is_written_otherwise
     ("word", "text"),
     [
         ("十年", "有效期10年"),
+        ("一天", "一日剂量不超过4克"),
         ("nianjia", "员工享有年休假"),
         ("报箫", "报销"),  # the first character stands, the last is another
         ("报箫", "报告后报销"),  # … and stands elsewhere, too

@@ -26,7 +26,7 @@ READ_CHARACTERS = 1_000_000  # by a worker at once
 # A plain text of about one chunk is read here: starting a worker takes half a second. No pattern is worse than linear
 # (a test sees to that); a cubic one that slipped through would take about a second at this length, and not a minute.
 READ_HERE = 500
-PARSER_VERSION = "5"  # part of a fingerprint: unchanged files, and texts with headings, are read again by a better one
+PARSER_VERSION = "6"  # part of a fingerprint: unchanged files, and texts with headings, are read again by a better one
 
 
 async def read_documents(base: OpenBase, batch: Sequence[Document], generation: int | None = None) -> list[Submission]:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from qianxun.core.system.cache import cached_texts
 from qianxun.text.chinese import LEXICON, plain_analyser
-from qianxun.text.figures import Number, figures, same_amount
+from qianxun.text.figures import Day, Figure, Number, figures, same_amount
 
 _LATIN: Final = re.compile("[a-z]{4,24}")
 _FIGURED: Final = re.compile(r"[\d零〇一二两三四五六七八九十百千万亿]")
@@ -54,11 +54,16 @@ def _numbers(text: str) -> tuple[Number, ...]:
 
 def _has_value(word: str, folded: str) -> bool:
     wanted = _numbers(word)
-    return (
-        len(wanted) == 1
-        and wanted[0].written == word
-        and any(same_amount(wanted[0], known) for known in _numbers(folded))
-    )
+    if len(wanted) != 1 or wanted[0].written != word:
+        return False
+    if word in ("一天", "1天") and any(_is_one_day(figure) for figure in figures(folded)):
+        return True
+    return any(same_amount(wanted[0], known) for known in _numbers(folded))
+
+
+def _is_one_day(figure: Figure) -> bool:
+    """一日 without a month is no date: 一日剂量不超过4克."""
+    return isinstance(figure, Day) and (figure.year, figure.month, figure.day) == (None, None, 1)
 
 
 # ── sounds ───────────────────────────────────────────────────────────────────────────────────────
