@@ -58,7 +58,7 @@ def test_what_was_computed_from_texts_does_not_stay(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(memory, "trim", lambda: loop.call_soon_threadsafe(trimmed.set))
         assert length("比例") == length("比例") == length_of_name("列名") == 2
         assert computed == ["比例", "列名"]
-        running = asyncio.create_task(trim_regularly(0.001))
+        running = asyncio.create_task(trim_regularly(seconds=0.001))
         await asyncio.wait_for(trimmed.wait(), 60)
         running.cancel()
         assert length("比例") == length_of_name("列名") == 2
@@ -70,16 +70,17 @@ def test_what_was_computed_from_texts_does_not_stay(monkeypatch: pytest.MonkeyPa
 def test_what_is_free_is_given_back_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         loop, third = asyncio.get_running_loop(), asyncio.Event()
-        given_back: list[None] = []
+        steps: list[str] = []
 
         def trim() -> None:
-            given_back.append(None)
-            if len(given_back) == 3:
+            steps.append("trim")
+            if len(steps) == 6:
                 loop.call_soon_threadsafe(third.set)
 
         monkeypatch.setattr(memory, "trim", trim)
-        running = asyncio.create_task(trim_regularly(0.001))
+        running = asyncio.create_task(trim_regularly(lambda: steps.append("release"), 0.001))
         await asyncio.wait_for(third.wait(), 60)
         running.cancel()
+        assert steps[:6] == ["release", "trim"] * 3
 
     asyncio.run(story())

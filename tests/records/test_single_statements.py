@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import platform
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError
 
+from qianxun.core.system.memory import trim
 from qianxun.core.types import LOCAL_TENANT
 from qianxun.records import IDLE, Records, bases
 from qianxun.records.chunks import CHUNK, _existing_query, _page_query, table_share
 from qianxun.records.database.change_mark import change_mark
-from qianxun.records.database.open import open_database, sqlite_url
+from qianxun.records.database.open import CACHE_BYTES, open_database, sqlite_url
 from qianxun.records.database.restrict import restricted
 from qianxun.records.database.statements import insert_rows
 from qianxun.records.schema import ChunkRow, TableRow, VectorRow, VersionRow
@@ -163,3 +167,22 @@ def test_sqlite_reads_with_the_connection_that_was_used_last(tmp_path: Path) -> 
     with engine.connect() as again:
         assert again.connection.driver_connection is used
     engine.dispose()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc gives back what is free when asked to")
+def test_connections_that_wait_give_back_their_pages(tmp_path: Path) -> None:
+    """Each may keep `CACHE_BYTES`, and there are up to fifteen."""
+    records, readers = Records.open(sqlite_url(tmp_path / "qianxun.db")), 4
+    with records.writing() as tx:
+        tx.execute(text("CREATE TABLE pages (content TEXT)"))
+        tx.execute(text("INSERT INTO pages VALUES (:content)"), [{"content": "页" * 1000}] * 4000)
+    with ExitStack() as together:
+        for connection in [together.enter_context(records.reading()) for _ in range(readers)]:
+            assert connection.execute(text("SELECT sum(length(content)) FROM pages")).scalar_one() == 4_000_000
+    trim()
+    before = psutil.Process().memory_info().rss
+    records.release_memory()
+    trim()
+    assert before - psutil.Process().memory_info().rss > readers / 2 * CACHE_BYTES
+    assert count(records) == 0
+    records.close()

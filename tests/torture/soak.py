@@ -22,6 +22,7 @@ from tests.http.served import BASES, running
 
 MOST_MEGABYTES_AN_HOUR = 1.0
 WARMING_MINUTES, WARMING_SHARE = 10.0, 1 / 2  # of a shorter time this share
+CLIENTS, WARMING_CLIENTS = 4, 16  # steadily; while it warms, so that no later moment takes more than one before it
 WARMING_CALLS = 15_000  # what fills does so by calls (the last of it after 14,000): ten busy minutes are too few
 SAMPLE_SECONDS = 1.0
 WORK_SECONDS = 150.0  # between two rests
@@ -85,14 +86,14 @@ def soak(folder: Path, minutes: float, seed: int) -> Soak:
     patient = {**os.environ, "QIANXUN_SEARCH_ARM_SECONDS": "100"}
     with running(folder, environment=patient, preloaded=False) as service:
         process = psutil.Process(service.process.pid)
-        found = asyncio.run(_work(service.url, process, 60 * minutes, seed))
+        found = asyncio.run(_work(service.url, process, 60 * minutes, warming(minutes), seed))
         _, logged = service.end(signal.SIGINT)
     for failure in found.failures:
         sys.stdout.writelines(f"  {line}\n" for line in logged.splitlines() if failure.split()[-1] in line)
     return found
 
 
-async def _work(url: str, process: psutil.Process, seconds: float, seed: int) -> Soak:
+async def _work(url: str, process: psutil.Process, seconds: float, warm: float, seed: int) -> Soak:
     chance, began = random.Random(seed), time.monotonic()
     samples: list[tuple[float, float, int]] = []
     failures: list[str] = []
@@ -103,9 +104,9 @@ async def _work(url: str, process: psutil.Process, seconds: float, seed: int) ->
         working.set()
         began = time.monotonic()
 
-        async def go_on() -> None:
+        async def go_on(until: float) -> None:
             nonlocal calls
-            while time.monotonic() - began < seconds:
+            while time.monotonic() - began < until:
                 await working.wait()
                 answer = await _call(http, chance.choice(bases), chance)
                 calls += 1
@@ -123,7 +124,8 @@ async def _work(url: str, process: psutil.Process, seconds: float, seed: int) ->
                 sys.stdout.write(f"  {samples[-1][0] / 60:.0f} min: {least:.1f} MB, {calls} calls\n")
                 sys.stdout.flush()
 
-        await asyncio.gather(sample(), *(go_on() for _ in range(4)))
+        steady = [go_on(seconds) for _ in range(CLIENTS)]
+        await asyncio.gather(sample(), *steady, *(go_on(warm) for _ in range(WARMING_CLIENTS - CLIENTS)))
     return Soak(samples, calls, failures)
 
 

@@ -36,7 +36,14 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from qianxun.core.errors import Overloaded, RecordsUnavailable
 from qianxun.core.system.cache import LRUCache
 from qianxun.records.database.acknowledged import Acknowledged, Loss, count_commit, open_acknowledged
-from qianxun.records.database.open import checkpoint, for_reading, for_single_statements, for_writing, open_database
+from qianxun.records.database.open import (
+    checkpoint,
+    for_reading,
+    for_single_statements,
+    for_writing,
+    open_database,
+    release_pages,
+)
 from qianxun.records.database.ownership import Claim
 from qianxun.records.database.rewriting import rewrite
 from qianxun.records.database.server import SQLITE, USUAL, Deadlocked, Reach
@@ -148,6 +155,12 @@ class Records:
         with self._writer:
             self._close_idle()
             return rewrite(self.engine, tables)
+
+    def release_memory(self) -> None:
+        """Gives back what connections that nobody uses keep of a file; the system has it, too."""
+        if self.is_here:
+            self._close_idle()
+            release_pages(self.engine)
 
     @contextmanager
     def leasing(self) -> Iterator[Connection]:

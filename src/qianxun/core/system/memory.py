@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import logging
 import sys
+from collections.abc import Callable
 from typing import Final
 
 from qianxun.core.system.cache import forget_texts
@@ -45,15 +46,16 @@ def trim_soon() -> None:
     loop.call_later(TRIM_SECONDS, loop.run_in_executor, None, trim)
 
 
-async def trim_regularly(seconds: float = REGULAR_SECONDS) -> None:
-    """Gives back what is free again and again, until it is cancelled. Small writes leave holes, too: 40 MB of them in a
-    service that had worked for a quarter of an hour.
+async def trim_regularly(release: Callable[[], None] = lambda: None, seconds: float = REGULAR_SECONDS) -> None:
+    """Gives back what is free again and again, after ``release`` has freed what it can, until it is cancelled. Small
+    writes leave holes, too: 40 MB of them in a service that had worked for a quarter of an hour.
 
     What was computed from texts goes first. It serves the wordings of one question; left to be displaced it lies, for
     thousands of requests, between whatever else comes and goes, and what is free around it cannot be given back."""
     while True:
         await asyncio.sleep(seconds)
         forget_texts(lasting=False)
+        await asyncio.to_thread(release)
         await asyncio.to_thread(trim)
 
 

@@ -82,7 +82,9 @@ async def serve_on(
             server.config.app = around(app)
         with on_signals({signal.SIGINT: server.stop, signal.SIGTERM: server.drain}):
             bases = await indexes_to_open(app.state.service)  # before the first readiness probe
-            beside = asyncio.gather(open_indexes(app.state.service, bases), trim_regularly())
+            beside = asyncio.gather(
+                open_indexes(app.state.service, bases), trim_regularly(engine.records.release_memory)
+            )
             try:
                 with collection_of_a_service():
                     await server.serve(sockets=[listener])
