@@ -5,7 +5,7 @@ ARG LOCK=cluster
 WORKDIR /src
 RUN python -m venv /opt/qianxun
 COPY requirements/service.txt requirements/cluster.txt requirements/
-RUN /opt/qianxun/bin/pip install --no-cache-dir --require-hashes -r "requirements/${LOCK}.txt"
+RUN /opt/qianxun/bin/pip install --no-cache-dir --no-deps --require-hashes -r "requirements/${LOCK}.txt"
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN /opt/qianxun/bin/pip install --no-cache-dir --no-deps --no-build-isolation .

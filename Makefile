@@ -29,17 +29,17 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: requirements/core.txt pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --require-hashes -r requirements/core.txt
+	$(PIP) install --quiet --no-deps --require-hashes -r requirements/core.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.service: requirements/service.txt pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --require-hashes -r requirements/service.txt
+	$(PIP) install --quiet --no-deps --require-hashes -r requirements/service.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	$(PIP) install --quiet --no-deps --require-hashes -r requirements/dev.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.core $(VENV)/.service
 

@@ -9,10 +9,14 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from fnmatch import fnmatch
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from qianxun.engine.admin.doctor import EXTRAS
 
@@ -61,6 +65,49 @@ def test_an_installed_wheel_runs_by_itself(built: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "search" in done.stdout
+
+
+# ── the locks ────────────────────────────────────────────────────────────────────────────────────
+
+
+def needed(root: Requirement) -> Iterator[str]:
+    """The names of all packages that a requirement brings on this machine."""
+    seen: set[tuple[str, str]] = set()
+    open_ones = [root]
+    while open_ones:
+        requirement = open_ones.pop()
+        name = canonicalize_name(requirement.name)
+        for extra in ("", *requirement.extras):
+            if (name, extra) not in seen:
+                seen.add((name, extra))
+                named = [Requirement(line) for line in requires(name) or ()]
+                open_ones += [one for one in named if one.marker is None or one.marker.evaluate({"extra": extra})]
+        yield name
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras"),
+    [
+        ("core", ""),
+        ("service", "service,office,pdf"),
+        ("cluster", "service,office,pdf,postgres,milvus,redis,mysql"),
+        ("dev", "all"),
+    ],
+)
+def test_a_lock_names_all_that_is_needed(lock: str, extras: str) -> None:
+    """Only what it names is installed."""
+    lines = (ROOT / f"requirements/{lock}.txt").read_text("utf-8").splitlines()
+    named = {canonicalize_name(line.partition("==")[0]) for line in lines if "==" in line and line[0] != " "}
+    assert set(needed(Requirement(f"qianxun[{extras}]"))) - {"qianxun"} <= named
+
+
+def test_nothing_that_no_lock_names_is_installed() -> None:
+    """pip looks for what a dependency asks for with an extra, too, and takes the newest, which the lock refuses from
+    the day on that a newer one than its own is published."""
+    steps = re.findall(r"pip\b.* install .*-r .*|\$\(PIP\) install .*-r .*", (ROOT / "Makefile").read_text("utf-8"))
+    steps += [rest for word, rest in instructions() if word == "RUN" and " -r " in rest]
+    assert len(steps) >= 4
+    assert all("--no-deps" in step and "--require-hashes" in step for step in steps), steps
 
 
 # ── the image ────────────────────────────────────────────────────────────────────────────────────
