@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, get_args
 
 from qianxun.core.explanation import Decisions, Explanation
 from qianxun.core.governance.validity import ANY_TIME
 from qianxun.core.types import EVERYTHING
+from qianxun.ingest.tables.pipes import split_cells
 from qianxun.rank.tiers import COVERED, STRICT
 from qianxun.retrieve.arms import find_arm
 from qianxun.retrieve.explain import filter_text
@@ -19,12 +21,14 @@ from qianxun.text.table_types import TableType, label
 __all__ = [
     "COVERED",
     "STRICT",
+    "TablePart",
     "change_texts",
     "decision_texts",
     "filter_text",
     "find_arm",
     "matching_part",
     "matching_rows",
+    "matching_table",
     "query_words",
     "reason_texts",
     "spans",
@@ -46,13 +50,36 @@ def matching_part(text: str, places: Sequence[Span], width: int) -> tuple[str, s
 
 def matching_rows(text: str, query: str) -> str:
     """The header of a table in Markdown and the rows of it that match a query best."""
+    return "\n".join(line if len(line) <= ROW_WIDTH else line[:ROW_WIDTH] + "…" for line in _matching(text, query))
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """Some rows of a table, the first of which has the names of the columns, and the lines around them."""
+
+    above: str
+    rows: Sequence[Sequence[str]]
+    below: str = ""
+
+
+def matching_table(text: str, query: str) -> TablePart:
+    """What `matching_rows` gives, cell by cell and whole."""
+    lines = _matching(text, query)
+    is_row = [line.startswith("|") for line in lines]
+    first = is_row.index(True) if True in is_row else len(lines)
+    rows = [split_cells(line.strip())[1:] for line in lines[first:] if line.startswith("|")]
+    cells = [row[:-1] if row and not row[-1] else row for row in rows]
+    below = [line for line in lines[first:] if not line.startswith("|")]
+    return TablePart("\n".join(lines[:first]), cells, "\n".join(below))
+
+
+def _matching(text: str, query: str) -> list[str]:
     lines = [line for line in text.splitlines() if line.strip()]
     body = next((at + 1 for at, line in enumerate(lines) if line.startswith("|")), 0)  # after the column names
     scores = weights(lines, query)
     best = sorted(range(body, len(lines)), key=lambda at: (-scores[at], at))[:ROWS]
     chosen = sorted(best[:1] + [at for at in best[1:] if scores[at] >= scores[best[0]] / 2 > 0])
-    shown = [*lines[:body], *(lines[at] for at in chosen)]
-    return "\n".join(line if len(line) <= ROW_WIDTH else line[:ROW_WIDTH] + "…" for line in shown)
+    return [*lines[:body], *(lines[at] for at in chosen)]
 
 
 def supporting_sentence(text: str, cited: str, question: str = "") -> Span:

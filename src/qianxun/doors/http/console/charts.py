@@ -37,7 +37,7 @@ def line_plot(series: Sequence[tuple[str, Sequence[Point]]], title: str, *, unit
     drawn = Markup("").join(
         _line(points, top, number % SERIES, name, unit) for number, (name, points) in enumerate(series)
     )
-    return _frame(title, _axes(labels, top, unit) + drawn)
+    return _frame(title, _axes(labels, top) + drawn)
 
 
 def bar_plot(points: Sequence[Point], title: str, *, unit: str = "", top: float | None = None) -> Markup:
@@ -60,7 +60,7 @@ def bar_plot(points: Sequence[Point], title: str, *, unit: str = "", top: float 
         for at, (label, value) in enumerate(points)
         if value is not None
     )
-    return _frame(title, _axes([label for label, _ in points], scale, unit) + bars)
+    return _frame(title, _axes([label for label, _ in points], scale) + bars)
 
 
 def _line(points: Sequence[Point], top: float, colour: int, name: str, unit: str) -> Markup:
@@ -82,7 +82,8 @@ def _line(points: Sequence[Point], top: float, colour: int, name: str, unit: str
     )
 
 
-def _axes(labels: Sequence[str], top: float, unit: str) -> Markup:
+def _axes(labels: Sequence[str], top: float) -> Markup:
+    """Without a unit, for which there is no room: the caption names it."""
     ends = [(LEFT, "start", labels[0]), (WIDTH, "end", labels[-1])] if labels else []
     named = Markup("").join(
         Markup('<text class="label" x="{}" y="{}" text-anchor="{}">{}</text>').format(x, HEIGHT - 3, anchor, label)
@@ -92,9 +93,7 @@ def _axes(labels: Sequence[str], top: float, unit: str) -> Markup:
         Markup('<line class="axis" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
             LEFT, WIDTH, HEIGHT - BOTTOM, HEIGHT - BOTTOM
         )
-        + Markup('<text class="label" x="{}" y="{}" text-anchor="end">{}{}</text>').format(
-            LEFT - 4, TOP + 4, _short(top), unit
-        )
+        + Markup('<text class="label" x="{}" y="{}" text-anchor="end">{}</text>').format(LEFT - 4, TOP + 4, _short(top))
         + Markup('<text class="label" x="{}" y="{}" text-anchor="end">0</text>').format(LEFT - 4, HEIGHT - BOTTOM)
         + named
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
-from qianxun.engine.display import matching_part, query_words, spans
+from qianxun.engine.display import matching_part, matching_table, query_words, spans
 
 Span = tuple[int, int]
 
@@ -33,6 +33,30 @@ def excerpt(text: str, query: str, width: int = 220) -> Markup:
     flat = " ".join(text.split())
     before, part, after = matching_part(flat, spans(flat, words), width)
     return Markup("{}{}{}").format(before, marked(part, spans(part, words)), after)
+
+
+def table_excerpt(text: str, query: str) -> Markup:
+    """The rows of a table that match a query best, below the names of its columns, the words marked."""
+    words, part = query_words(query), matching_table(text, query)
+    if not part.rows:
+        return excerpt(text, query)
+
+    def line(name: str, cells: Sequence[str]) -> Markup:
+        cell = Markup("<{0}>{1}</{0}>")
+        return Markup("<tr>{}</tr>").format(
+            Markup("").join(cell.format(name, marked(one, spans(one, words))) for one in cells)
+        )
+
+    def prose(lines: str) -> Markup:
+        return Markup("<p>{}</p>").format(marked(lines, spans(lines, words))) if lines else Markup("")
+
+    head, *rows = part.rows
+    table = Markup(
+        '{}<div class="scroll" tabindex="0" role="region" aria-label="{}">'
+        "<table><thead>{}</thead><tbody>{}</tbody></table></div>{}"
+    )
+    body = Markup("").join(line("td", row) for row in rows)
+    return table.format(prose(part.above), part.above or " ".join(head), line("th", head), body, prose(part.below))
 
 
 def _merged(places: Iterable[Span], length: int) -> Sequence[Span]:

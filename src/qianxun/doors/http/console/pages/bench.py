@@ -17,10 +17,10 @@ from qianxun.core.explanation import Explanation
 from qianxun.core.filters import EVERYTHING
 from qianxun.core.ingest_types import Facet
 from qianxun.core.log_types import LogEntry
-from qianxun.core.types import Found, KnowledgeBase, Recall
+from qianxun.core.types import Chunk, Found, KnowledgeBase, Recall
 from qianxun.doors.http.console.forms import ConsoleRoute, form, query
 from qianxun.doors.http.console.labels import arm_label, label, part_label
-from qianxun.doors.http.console.marks import excerpt, matched
+from qianxun.doors.http.console.marks import excerpt, matched, table_excerpt
 from qianxun.doors.http.console.page import Page, Text
 from qianxun.doors.http.console.render import redirect, render, translate
 from qianxun.doors.http.console.searches import (
@@ -157,12 +157,17 @@ def _shown(side: Side, query: str, other: dict[str, int] | None) -> tuple[Shown,
             hit,
             chunk_title(hit.chunk),
             tuple(heading_path(hit.chunk.doc_name, hit.chunk.headings)),
-            excerpt(below_headings(hit.chunk.text, hit.chunk.headings), query),
+            _excerpt(hit.chunk, query),
             matched(hit.chunk.text, query),
             None if other is None else other.get(hit.chunk.chunk_id, 0),
         )
         for hit in results
     )
+
+
+def _excerpt(chunk: Chunk, query: str) -> Markup:
+    below = below_headings(chunk.text, chunk.headings)
+    return table_excerpt(below, query) if chunk.kind == "table" else excerpt(below, query)
 
 
 def _facets(facets: Sequence[Facet]) -> list[tuple[str, list[tuple[str, str, int]]]]:
