@@ -205,3 +205,21 @@ def test_a_figure_of_the_question_is_no_claim_of_the_answer() -> None:
     source = [Passage(1, "d", "故障代码", "c", "E1表示缺水，E2表示过热。额定容量4升。")]
     assert check(Sentence("资料列出的代码里没有E3。", (1,)), source, "E3是什么故障？").accepted
     assert not check(Sentence("额定容量5升。", (1,)), source, "额定容量是5升吗？").accepted
+
+
+@pytest.mark.parametrize(
+    ("sentence", "verdict"),
+    [
+        ("本办法自2025年3月1日起施行。", "supported"),
+        ("上午9:30到前台领取工牌。", "supported"),
+        ("会议在下午2点到4点举行。", "supported"),
+        ("下午 2 点开会。", "supported"),
+        ("本办法自2025年3月2日起施行。", "not_found"),
+        ("上午9点40分到前台领取工牌。", "not_found"),
+    ],
+)
+def test_blanks_within_dates_and_times_change_no_verdict(sentence: str, verdict: str) -> None:
+    source = "本办法自 2025 年 3 月 1 日起施行。上午 9 点 30 分到前台领取工牌，下午 2 点到 4 点开会。"
+    found = check(Sentence(sentence, (1,)), [Passage(1, "d", "办法.md", "c", source)])
+    assert found.verdict == verdict
+    assert found.accepted == (verdict == "supported")

@@ -131,3 +131,15 @@ def test_a_short_line_after_a_whole_sentence_is_a_heading() -> None:
     text = "报销应当及时。\n报销材料\n发票、审批单与行程单原件。"
     passage = Passage(1, "d1", "报销.txt", "c1", text, score=0.9)
     assert [line.text for line in lines([passage])] == ["报销应当及时。", "发票、审批单与行程单原件。"]
+
+
+HANDBOOK = """1.3 年休假
+
+入职满一年的员工享有带薪年休假：满 1 年不满 5 年的为 7 天，满 5 年不满 10 年的为 10 天，满 10 年的为 15 天。当年未休完的可顺延至次年 3 月 31 日，逾期作废。"""
+
+
+def test_a_date_is_no_number_of_days_however_it_is_spaced() -> None:
+    """And a line below a heading that has the word is worth no less for writing it otherwise itself."""
+    about = {"headings": ["1.3 年休假"]}
+    passage = Passage(1, "d", "员工手册.md", "c", HANDBOOK, score=0.9, metadata=about)
+    assert AnswerGenerator().generate("年假有几天", (passage,)).answer.startswith("入职满一年的员工")

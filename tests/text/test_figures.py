@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 
 import pytest
 
 from qianxun.text import figures as reading
-from qianxun.text.figures import Clock, Code, Day, Number, Share, figures, placed, prepared
+from qianxun.text.figures import Clock, Code, Day, Number, Share, figures, placed, prepared, without_gaps
 
 SIGNS = list("零一二两三五九十百千万亿0159.,:/-~年月日号点时分半成季度第每%‰qivxab个元型期级小天周 ")
 
@@ -23,6 +24,38 @@ def test_no_pattern_is_left_out_that_would_have_found_a_figure(monkeypatch: pyte
     monkeypatch.setattr(reading, "_READERS", [(pattern, reader, "") for pattern, reader, _ in reading._READERS])
     assert by_signs == [placed(text) for text in texts]
     assert {type(one.figure) for found in by_signs for one in found} == {Number, Share, Day, Code, Clock}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "自 2025 年 3 月 1 日起施行",
+        "次年 3 月 31 日前",
+        "上午 9 点 30 分到 11 点",
+        "13 时 05 分",
+        "2025 年第 3 季度",
+        "共 1 年 8 个月",
+        "每次 2 个半小时",
+        "不低于百分之 5",
+        "约 9 成",
+        "满 1 年不满 5 年的为 7 天",
+        "12 月 8 号",
+    ],
+)
+def test_blanks_between_chinese_and_figures_change_no_figure(text: str) -> None:
+    spaced = [replace(figure, written=figure.written.replace(" ", "")) for figure in figures(text)]
+    assert spaced == figures(text.replace(" ", ""))
+
+
+def test_a_blank_that_parts_two_fields_stays() -> None:
+    fields = "手术时间：14:10 时长：1 小时 手术者：某某"
+    assert without_gaps(fields) == "手术时间：14:10 时长：1小时 手术者：某某"
+
+
+def test_the_number_of_a_section_keeps_its_blank() -> None:
+    """By which it is told from a figure."""
+    assert without_gaps("3.5 定时\n## 4 排水方式\n每 3 天") == "3.5 定时\n## 4 排水方式\n每3天"
+    assert figures(without_gaps("3.5 定时")) == []
 
 
 def test_what_a_caller_does_to_the_figures_of_a_text_is_not_remembered() -> None:

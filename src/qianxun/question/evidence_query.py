@@ -11,7 +11,7 @@ from qianxun.question.colloquial import parted, situation, standard, without_que
 from qianxun.question.table_query import FILLER
 from qianxun.question.words import cue, entries, joined, lay_words, listed
 from qianxun.text.chinese import STOP_WORDS, fold, plain_analyser
-from qianxun.text.figures import Clock, Code, Day, Figure, Number, Share, figures
+from qianxun.text.figures import Clock, Code, Day, Figure, Number, Share, figures, without_gaps
 from qianxun.text.synonyms import shipped
 
 AnswerKind: TypeAlias = Literal["fact", "explain", "comparison", "summary"]
@@ -104,7 +104,7 @@ class EvidenceQuery:
 
 def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[str] = ()) -> EvidenceQuery:
     """``people``: names in it that are words whatever a segmenter makes of them."""
-    folded = fold(text)
+    folded = without_gaps(fold(text))
     doc_names = tuple(doc_names)
     names = named_documents(folded, doc_names)
     others = {} if names else other_documents(folded, doc_names)
@@ -245,7 +245,7 @@ def other_documents(folded: str, doc_names: Iterable[str]) -> dict[str, str]:
 
 
 def _bare(name: str) -> str:
-    return re.sub(r"\.[a-z]{2,5}$", "", fold(name).strip())
+    return re.sub(r"\.[a-z]{2,5}$", "", without_gaps(fold(name)).strip())
 
 
 def _start_in(name: str, text: str) -> str:

@@ -13,6 +13,7 @@ from qianxun.core.answer_types import Passage
 from qianxun.core.system.cache import cached_texts
 from qianxun.question.words import joined
 from qianxun.text.chinese import fold, sentence_ends
+from qianxun.text.figures import without_gaps
 
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
@@ -114,13 +115,13 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
 
 def folded_headings(passage: Passage, start: int) -> list[str]:
     """Those of what stands there in its text."""
-    return [fold(heading) for heading in passage.headings_at(start)]
+    return [without_gaps(fold(heading)) for heading in passage.headings_at(start)]
 
 
 def _label(text: str) -> str:
     """What the paragraph is called that a sentence begins, folded; "" where it is not called anything."""
     found = _LABEL.match(text)
-    return fold(next(filter(None, found.groups()))) if found else ""
+    return without_gaps(fold(next(filter(None, found.groups())))) if found else ""
 
 
 def _goes_on(text: str, number: int) -> bool:
@@ -129,15 +130,18 @@ def _goes_on(text: str, number: int) -> bool:
     return bool(number) and counted is not None and int(counted.group(1)) == number + 1
 
 
-folded_text = cached_texts(256, longest=4_000)(fold)
-"""`fold`, remembered: the same passages are searched for names, cut into lines, and read for every wording."""
+@cached_texts(256, longest=4_000)
+def folded_text(text: str) -> str:
+    """Folded, without gaps. Cached: the same passages are searched for names, cut into lines, and read for every
+    wording."""
+    return without_gaps(fold(text))
 
 
 @cached_texts(512, longest=4_000)
 def _sentences(text: str) -> tuple[tuple[int, str, str, Row | None], ...]:
     """(start, sentence, the same folded, the row of a table that it is, if it is one). Cached: what several wordings of
     a question find is read for each."""
-    return tuple((start, sentence, fold(sentence), row) for start, sentence, row in _cut(text))
+    return tuple((start, sentence, without_gaps(fold(sentence)), row) for start, sentence, row in _cut(text))
 
 
 def _cut(text: str) -> Iterator[tuple[int, str, Row | None]]:

@@ -216,7 +216,7 @@ class WordReach:
         for start, end in self._sections:
             line, here = self.lines[start], own[start:end]
             if line.heading and self._coverage(word, line.heading, own) >= SHORT:
-                reached += [HEADED if share < NAMED else share for share in here]
+                reached += [max(share, HEADED) for share in here]
             elif word in line.name or (line.opened and self._coverage(word, line.opened, own) >= SHORT):
                 reached += [max(share, NAMED) for share in here]
             else:

@@ -47,6 +47,7 @@ from qianxun.text.figures import (
     measured,
     same_amount,
     without_formulas,
+    without_gaps,
 )
 
 _HEADED_BY: Final = re.compile(
@@ -76,7 +77,7 @@ class Evidence:
 
     @staticmethod
     def of(texts: Iterable[str], names: Iterable[str] = ()) -> Evidence:
-        return Evidence(tuple(texts), tuple(names))
+        return Evidence(tuple(map(without_gaps, texts)), tuple(map(without_gaps, names)))
 
     @cached_property
     def text(self) -> str:

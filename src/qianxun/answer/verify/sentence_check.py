@@ -27,7 +27,7 @@ from qianxun.answer.verify.row_figures import (
 )
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
 from qianxun.text.chinese import fold, grams
-from qianxun.text.figures import Figure, figures
+from qianxun.text.figures import Figure, figures, without_gaps
 
 _TAKEN: Final = 0.6  # of a sentence's pairs of characters are in a passage: it is taken from there
 _FOUND: Final = 0.5  # of a sentence's characters are in what it cites: that speaks of the same matter
@@ -94,7 +94,7 @@ def check(
     text = sentence.text.strip()
     if not any(mark.isalnum() for mark in text):
         return Checked((), sentence.flags)
-    checked = _EMERGENCY_CALL.sub(r"\1", text if read_as is None else read_as)
+    checked = without_gaps(_EMERGENCY_CALL.sub(r"\1", text if read_as is None else read_as))
     row_query = query if read_as is None else ""
     around = tuple(passage for passage in passages if passage.number in shared)
     cited = _cited(sentence, checked, passages, around, row_query)

@@ -18,7 +18,7 @@ from qianxun.core.answer_types import Answer
 from qianxun.core.errors import BadInput
 from qianxun.engine.engine import Engine
 from qianxun.text.chinese import fold, grams
-from qianxun.text.figures import figures
+from qianxun.text.figures import figures, without_gaps
 
 NEAR: Final = 0.6  # of the pairs of characters of a reference are in an answer that says the same
 LAYOUT: Final = (
@@ -100,7 +100,8 @@ def judged(case: AnswerCase, answer: Answer) -> AnswerResult:
     text = "" if answer.is_declined else answer.answer
     stated = Evidence.of((text, *(source.doc_name for source in answer.sources if text)))
     known = Evidence.of((case.question,))
-    wanted = [one for one in figures(case.reference) if not is_in(one, case.reference, known)]
+    reference = without_gaps(case.reference)
+    wanted = [one for one in figures(reference) if not is_in(one, reference, known)]
     named = {source.doc_id for source in answer.sources} | {source.doc_name for source in answer.sources}
     named |= {Path(source.doc_name).stem for source in answer.sources}
     has_source = bool(case.source) and bool(text)
@@ -109,8 +110,8 @@ def judged(case: AnswerCase, answer: Answer) -> AnswerResult:
         answer.answer,
         answer.form,
         answer.is_declined,
-        _matches(text, case.reference) if case.reference else None,
-        (sum(is_in(one, case.reference, stated) for one in wanted), len(wanted)),
+        _matches(without_gaps(text), reference) if reference else None,
+        (sum(is_in(one, reference, stated) for one in wanted), len(wanted)),
         (sum(one.verdict == "supported" for one in answer.checks), len(answer.checks)),
         case.source in named if has_source else None,
     )

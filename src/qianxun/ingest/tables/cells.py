@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from qianxun.core.documents import CellValue, ColumnKind
+from qianxun.text.figures import without_gaps
 
 _NUMBER: Final = re.compile(r"[+\-−–]?(?:\d{1,3}(?:,\d{3})+|\d{1,18})(?:\.\d{1,18})?(?:[eE][+-]?\d{1,3})?")
 _SCALED: Final = re.compile(r"(?P<number>[+\-−–]?[\d,.]{1,30})\s?(?P<scale>[万亿]?)(?P<unit>[元圆]|美元|港元|欧元)?")
@@ -136,8 +137,8 @@ def money(text: str) -> int | float | None:
 
 
 def day(text: str) -> str | None:
-    """2023年1月5日, 2023/1/5 → 2023-01-05; 2023年1月 → 2023-01; a time of day is kept."""
-    bare = text.strip()
+    """2023年1月5日, 2023 年 1 月 5 日, 2023/1/5 → 2023-01-05; 2023年1月 → 2023-01; a time of day is kept."""
+    bare = without_gaps(text.strip())
     month = _MONTH.fullmatch(bare)
     if month:
         return f"{month['y']}-{int(month['m']):02}" if 1 <= int(month["m"]) <= 12 else None
