@@ -133,9 +133,10 @@ def test_a_short_line_after_a_whole_sentence_is_a_heading() -> None:
     assert [line.text for line in lines([passage])] == ["报销应当及时。", "发票、审批单与行程单原件。"]
 
 
-HANDBOOK = """1.3 年休假
-
-入职满一年的员工享有带薪年休假：满 1 年不满 5 年的为 7 天，满 5 年不满 10 年的为 10 天，满 10 年的为 15 天。当年未休完的可顺延至次年 3 月 31 日，逾期作废。"""
+HANDBOOK = (
+    "1.3 年休假\n\n入职满一年的员工享有带薪年休假：满 1 年不满 5 年的为 7 天，满 5 年不满 10 年的为 10 天，"
+    "满 10 年的为 15 天。当年未休完的可顺延至次年 3 月 31 日，逾期作废。"
+)
 
 
 def test_a_date_is_no_number_of_days_however_it_is_spaced() -> None:
