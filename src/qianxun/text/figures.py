@@ -93,7 +93,7 @@ _DATE: Final = re.compile(
     rf"|(?<![\d.])(?P<y2>[12]\d{{3}})(?P<sep>[-/.])(?P<m2>1[0-2]|0?[1-9])(?P=sep)(?P<d2>3[01]|[12]\d|0?[1-9])(?!\d)"
     rf"|(?<![\d.])(?P<y3>[12]\d{{3}})[-/](?P<m3>1[0-2]|0[1-9])(?![\d-])"
     rf"|(?<![\d{_HAN}个.])(?P<m4>{_MONTH})月(?!龄)(?:份|(?P<d4>{_DAY})[日号])?"
-    rf"|(?<![\d{_HAN}.,])(?P<d5>{_DAY})[日号](?![均常内])"
+    rf"|(?<![\d{_HAN}.,])(?P<d5>{_DAY})[日号](?![均常内志历语程])"
 )
 _HOUR: Final = r"(?:2[0-4]|1\d|0?\d|二十[一二三四]?|十[一二三四五六七八九]?|[零一二两三四五六七八九])"
 _PERIOD: Final = "凌晨|清晨|早上|早晨|上午|中午|下午|傍晚|晚上|晚间|夜间|夜里|当晚|晚"
@@ -175,16 +175,15 @@ def without_formulas(text: str) -> str:
     return text
 
 
-# 14:10 手术者：… begins another field: that blank is none within a figure.
 _GAP: Final = re.compile(
     r"(?m)(?P<mark>^[^\S\n]*(?:#+[^\S\n]*\d{1,2}|\d{1,2}(?:\.\d{1,2}){1,3})[^\S\n]+)"  # the number of a section
-    r"|(?<=\d)[^\S\n]{1,2}(?=[年月日号点时分秒季周天个小成])(?![\u4e00-\u9fff]{1,8}[:：])"
-    r"|(?<=[年月日号点时分第之至到每满])[^\S\n]{1,2}(?=\d)"
+    r"|(?<=[\da-zA-Z%])[^\S\n]{1,2}(?=[\u4e00-\u9fff])(?![\u4e00-\u9fff]{1,8}[:：])"  # 14:10 手术者：… another field
+    r"|(?<=[\u4e00-\u9fff])[^\S\n]{1,2}(?=[\da-zA-Z])"
 )
 
 
 def without_gaps(text: str) -> str:
-    """Without the blanks that many writers and programs put within dates, times and amounts: 2025 年 3 月 1 日."""
+    """Without the blanks that many writers and programs put between Chinese and figures, or Latin letters: 2025 年."""
     return _GAP.sub(lambda found: found["mark"] or "", text)
 
 
@@ -210,14 +209,14 @@ def _figures(text: str) -> tuple[Figure, ...]:
 
 def prepared(text: str) -> str:
     """Folded, without gaps, with what is no figure blanked out, and 壹佰玖拾叁万元 as 一百九十三万元."""
-    folded = fold(without_formulas(text)).replace("％", "%")
+    folded = without_gaps(fold(without_formulas(text)).replace("％", "%"))
     if not _SIGN.search(folded):  # nothing that any of these could find
         return folded
     if _FORMAL_NUMERAL.search(folded):
         folded = _FORMAL_AMOUNT.sub(lambda found: found.group().translate(_FORMAL_NUMERALS), folded)
     for pattern in (_LIST_MARK, _BRACKETED_MARK, _ORDINAL_MARK, _PLAIN_WORDS):
         folded = pattern.sub(lambda found: "\n" * len(found.group()), folded)
-    return without_gaps(folded)
+    return folded
 
 
 def placed(text: str) -> list[Placed]:

@@ -18,6 +18,7 @@ from qianxun.question.evidence_query import AnswerKind, EvidenceQuery
 from qianxun.question.words import cue
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import figures
+from qianxun.text.line_breaks import in_one_line
 
 MOST: Final[dict[AnswerKind, int]] = {
     "fact": 4,
@@ -77,7 +78,7 @@ class Quoted:
 
     @property
     def shown(self) -> str:
-        text = quotable(self.sentence).replace("\n", " ")
+        text = quotable(in_one_line(self.sentence))
         text = f"{quotable(self.subject)}：{text}" if self.subject else text
         return f"- {text}" if self.is_item else text
 

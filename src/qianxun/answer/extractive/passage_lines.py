@@ -14,6 +14,7 @@ from qianxun.core.system.cache import cached_texts
 from qianxun.question.words import joined
 from qianxun.text.chinese import fold, sentence_ends
 from qianxun.text.figures import without_gaps
+from qianxun.text.line_breaks import in_one_line, wrap_breaks
 
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
@@ -87,7 +88,7 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
             if passage.sections and headings != (own := folded_headings(passage, start)):
                 headings, heading = own, "\n".join(own)
                 before, first, opening, opened, list_at = "", "", -1, "", -1
-            is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text) and not _STATES.search(text)
+            is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text) and not _STATES.search(folded)
             is_heading = is_heading and not (is_open and passage.text[ended:start].count("\n") == 1)
             if _QUESTION.match(text) is not None:
                 is_heading, before = True, ""
@@ -141,18 +142,34 @@ def folded_text(text: str) -> str:
 def _sentences(text: str) -> tuple[tuple[int, str, str, Row | None], ...]:
     """(start, sentence, the same folded, the row of a table that it is, if it is one). Cached: what several wordings of
     a question find is read for each."""
-    return tuple((start, sentence, without_gaps(fold(sentence)), row) for start, sentence, row in _cut(text))
+    return tuple((start, sentence, _folded(sentence), row) for start, sentence, row in _cut(text))
+
+
+def _folded(sentence: str) -> str:
+    return without_gaps(fold(in_one_line(sentence)))
 
 
 def _cut(text: str) -> Iterator[tuple[int, str, Row | None]]:
     at = 0
-    whole = text.splitlines(keepends=True)
+    whole = list(_lines(text))
     for line, row in zip(whole, table_rows(whole), strict=True):
         if row is None:
             yield from ((at + start, sentence, None) for start, sentence in _parted(line))
         elif row.text:
             yield at + len(line) - len(line.lstrip()), row.text, row
         at += len(line)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Lines with their ends; one that is broken at the width of a page is one with those that it goes on in."""
+    breaks, whole = set(wrap_breaks(text)), ""
+    at = 0
+    for line in text.splitlines(keepends=True):
+        at += len(line)
+        whole += line
+        if at - 1 not in breaks:
+            yield whole
+            whole = ""
 
 
 def _parted(line: str) -> Iterator[tuple[int, str]]:

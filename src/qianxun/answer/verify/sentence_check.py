@@ -28,6 +28,7 @@ from qianxun.answer.verify.row_figures import (
 from qianxun.core.answer_types import TABLE_HINT, Flag, Passage, Verdict
 from qianxun.text.chinese import fold, grams
 from qianxun.text.figures import Figure, figures, without_gaps
+from qianxun.text.line_breaks import unwrapped
 
 _TAKEN: Final = 0.6  # of a sentence's pairs of characters are in a passage: it is taken from there
 _FOUND: Final = 0.5  # of a sentence's characters are in what it cites: that speaks of the same matter
@@ -231,4 +232,4 @@ def _evident(passage: Passage) -> str:
     """The text of a passage, its date, and what was computed from its rows: a sum of them stands in none."""
     hint, day = passage.metadata.get(TABLE_HINT), date_of(passage)
     known = (hint if isinstance(hint, str) else "", day.isoformat() if day is not None else "")
-    return "\n".join((passage.text, *filter(None, known)))
+    return "\n".join((unwrapped(passage.text), *filter(None, known)))
