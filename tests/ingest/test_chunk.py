@@ -250,6 +250,17 @@ def test_cuts_spare_sentences_clauses_words_and_numbers(text: str, size: int, ex
     assert [body for body, _ in ChunkSplitter(size, 0).split(text)] == expected
 
 
+def test_a_line_that_goes_on_is_no_place_to_cut() -> None:
+    """Lines of a text file broken at a width: a figure is not to be cut in two."""
+    prose = "乙方向甲方出售数控铣床三台，单价42万元，合同总价126万元。货到验收合格后三十日内，甲方支付全部价款。"
+    text = prose * 4
+    broken = "\n".join(text[at : at + 27] for at in range(0, len(text), 27))
+    assert "12\n6万元" in broken
+    bodies = [body for body, _ in ChunkSplitter(40, 0).split(broken)]
+    assert any("12\n6万元" in body for body in bodies)
+    assert not any(body.endswith("12") for body in bodies)
+
+
 def test_overlap_begins_with_a_sentence_where_one_fits_else_with_a_clause() -> None:
     sentences = "".join(f"第{n}句话说的是医保报销。" for n in range(10))
     bodies = [body for body, _ in ChunkSplitter(40, 15).split(sentences)]

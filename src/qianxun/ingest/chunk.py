@@ -16,6 +16,7 @@ from typing import Final
 from qianxun.core.documents import Mark, Piece, TableSpan, Text
 from qianxun.core.errors import BadInput
 from qianxun.text.chinese import CLAUSE_END, SENTENCE_END
+from qianxun.text.line_breaks import wrap_breaks
 
 _SOLID: Final = re.compile(r"\S")
 _WORD_SIGNS: Final = frozenset("_./:%@+-,'’?=&#~")  # inside numbers, addresses, names
@@ -305,7 +306,11 @@ class _Boundaries:
 
     def __init__(self, content: str, levels: Sequence[_Level], start: int, end: int) -> None:
         self._content = content
-        self._levels = [(level.share, level.positions(content, start, end)) for level in levels]
+        broken = {start + place for place in wrap_breaks(content[start:end])}  # lines go on there
+        self._levels = [
+            (level.share, [place for place in level.positions(content, start, end) if place not in broken])
+            for level in levels
+        ]
 
     def last(self, at: int, done: int, size: int) -> int:
         """The best place beyond ``done`` to end a window that begins at ``at``."""

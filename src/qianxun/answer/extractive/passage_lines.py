@@ -90,7 +90,7 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
                 before, first, opening, opened, list_at = "", "", -1, "", -1
             is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text) and not _STATES.search(folded)
             is_heading = is_heading and not (is_open and passage.text[ended:start].count("\n") == 1)
-            if _QUESTION.match(text) is not None:
+            if _QUESTION.match(folded) is not None:
                 is_heading, before = True, ""
             if folded in titles or (is_heading and row is None):
                 heading = heading if folded in titles else "\n".join((*headings, folded))
