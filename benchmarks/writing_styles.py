@@ -107,7 +107,9 @@ def main() -> None:
     first: list[Outcome] = []
     for style in STYLES:
         parts = [rewritten(one, style, chosen.data) for one in asked]
-        found = [one for part in parts for one in asyncio.run(outcomes(part, chosen.data, KeptSearches.of(None, part.name)))]
+        found = [
+            one for part in parts for one in asyncio.run(outcomes(part, chosen.data, KeptSearches.of(None, part.name)))
+        ]
         first = first or found
         print(row(style, found, first), flush=True)
         for line in differing(found, first) if chosen.show else ():

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import accumulate, groupby
 from typing import Final
 
-from qianxun.answer.extractive.passage_lines import Line
+from qianxun.answer.extractive.passage_lines import Line, folded_text
 from qianxun.answer.verify.grounding import Evidence, has_day
 from qianxun.core.system.cache import cached_texts
 from qianxun.question.evidence_query import (
@@ -483,7 +483,9 @@ def _is_kind(label: tuple[str, Measure], near: str, clause: str, found: Sequence
 
 
 def _clauses(line: Line) -> tuple[tuple[str, str], ...]:
-    called = "；".join(fold(cell) for _, cell in line.row.named if not _DIGIT.search(cell)) + "；" if line.row else ""
+    called = (
+        "；".join(folded_text(cell) for _, cell in line.row.named if not _DIGIT.search(cell)) + "；" if line.row else ""
+    )
     return _clauses_of(line.heading, called, line.folded)
 
 

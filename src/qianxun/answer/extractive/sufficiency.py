@@ -20,7 +20,7 @@ from qianxun.answer.extractive.meaning import (
     likeness_without_names,
 )
 from qianxun.answer.extractive.other_subjects import narrowed
-from qianxun.answer.extractive.passage_lines import Line, lines
+from qianxun.answer.extractive.passage_lines import Line, folded_text, lines
 from qianxun.answer.extractive.record_heads import people, record_subjects
 from qianxun.answer.extractive.sentence_scores import (
     AROUND,
@@ -173,7 +173,7 @@ def _absent(evidence: ReadEvidence) -> list[str]:
 
 
 def _is_known(name: str, evidence: ReadEvidence) -> bool:
-    return any(one.line.is_of(fold(name)) for one in evidence.scored)
+    return any(one.line.is_of(folded_text(name)) for one in evidence.scored)
 
 
 def _states_result(scored: Sequence[ScoredLine]) -> bool:
@@ -359,11 +359,11 @@ class _Table:
 def _is_of_another(query: EvidenceQuery, line: Line) -> bool:
     if line.row is None:
         return False
-    named = line.row.named
-    is_tier = is_in_tier(query.folded, [fold(cell) for _, cell in named]) if query.figures else None
+    names, cells = zip(*((folded_text(name), folded_text(cell)) for name, cell in line.row.named), strict=True)
+    is_tier = is_in_tier(query.folded, cells) if query.figures else None
     if is_tier is not None:
         return not is_tier
-    table = _Table("\n".join(fold(name) for name, _ in named), tuple(fold(cell) for _, cell in named), line.setting)
+    table = _Table("\n".join(names), cells, line.setting)
     words = {word for run in query.runs for word in run if word != _OF}
     if any(table.is_without(word) for word in words & query.proper):
         return True
