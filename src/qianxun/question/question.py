@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from qianxun.core.answer_types import QuestionKind
+from qianxun.core.system.cache import cached_texts
 from qianxun.question import kinds
 from qianxun.question.evidence_query import EvidenceQuery, evidence_query
 from qianxun.question.graph_query import GraphQuery, graph_query
@@ -71,6 +72,6 @@ class Question:
         return graph_query(self.text, analyser, synonyms)
 
 
-@lru_cache(maxsize=256)
+@cached_texts(256, longest=4_000)
 def read(text: str) -> Question:
     return Question(text)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, TypeVar
 
 from qianxun.core.graph_types import Community, Entity, GraphContext, Relation
+from qianxun.core.system.cache import cached_texts
 
 Item = TypeVar("Item")
 
@@ -109,7 +109,7 @@ def _relation_cost(relation: Relation, names: Mapping[str, str]) -> int:
     return ends + _of_name(relation.type) + _SIGNS
 
 
-@lru_cache(maxsize=1_024)
+@cached_texts(1_024)
 def _of_name(name: str) -> int:
     """Cached: an entity has many relations, and their types are few."""
     return tokens(name)

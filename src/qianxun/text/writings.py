@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from typing import Final, Literal
 
 from qianxun.core.system.cache import cached_texts
@@ -33,7 +33,7 @@ def may_be_written_otherwise(word: str, joined: str) -> bool:
     return _kind(word) == "figure" or is_written_otherwise(word, joined)
 
 
-@lru_cache(maxsize=1_024)
+@cached_texts(1_024)
 def _kind(word: str) -> Literal["figure", "latin", "unknown", "word"]:
     """What other writings a word may have; "unknown" is none of the dictionary, "word" has no other."""
     if _FIGURED.search(word):
@@ -76,7 +76,7 @@ def _sounds() -> dict[str, str]:
     return {sound: marks for sound, _, marks in (line.partition(" ") for line in lines if not line.startswith("#"))}
 
 
-@lru_cache(maxsize=1024)
+@cached_texts(1_024)
 def _syllables(latin: str) -> tuple[tuple[str, ...], ...]:
     """The ways in which letters are the sounds of two to four characters: nian jia."""
     known = _sounds()

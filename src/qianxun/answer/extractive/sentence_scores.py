@@ -7,7 +7,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, groupby
 from typing import Final
 
@@ -363,7 +362,7 @@ def _marks_covered(word: str, text: str, marks: int) -> float:
     return SHORT if marks == 2 and _in_longer(word, text) else 0.25 * marks
 
 
-@lru_cache(maxsize=1_024)
+@cached_texts(1_024)
 def _same_words(word: str) -> tuple[str, ...]:
     """Its stem and its synonyms, folded."""
     return (stem(word), *(fold(synonym.word) for synonym in shipped().of(word)))
