@@ -44,6 +44,7 @@ _MOST_MEMBERS: Final = 6  # of a list, a sentence each
 _STATED: Final = 0.8  # of a word, in a line that has it
 _REPEATS: Final = 0.7  # of a sentence's pairs of characters are in one that is chosen: it has nothing new
 CARRIED: Final = 0.95  # of what a line is worth, the next one is, too
+_CARRIES: Final = 0.95  # of the best line's fit, that of one which the next goes on with: others only touch the topic
 FIGURE: Final = 0.3  # what each figure adds
 PLAIN: Final[dict[AnswerKind, float]] = {"explain": 0.4, "summary": 0.25}  # what a line without figures is worth
 FRAMING: Final = 0.5  # … of that, what one is that only frames the others
@@ -243,10 +244,11 @@ def _worth(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> dict[int, flo
         }
     topics: dict[int, float] = {}
     topic, passage, heading = 0.0, 0, ""  # the heading: a question, where the lines are a list of questions
+    carries = _CARRIES * max((one.fit for one in offered), default=0.0) if query.kind == "explain" else 0.0
     for one in offered:
         is_next_question = one.line.heading != heading and one.line.heading.endswith(("?", "？"))
         goes_on = one.line.passage.number == passage and not one.line.is_row and not is_next_question
-        topic = max(one.fit, CARRIED * topic if goes_on else 0.0)
+        topic = max(one.fit, CARRIED * topic if goes_on and topic >= carries else 0.0)
         passage, heading = one.line.passage.number, one.line.heading
         topics[one.line.at] = topic
     least = ON_TOPIC[query.kind] * (ON_NAMED if query.names else 1.0) * max(topics.values(), default=0.0)
