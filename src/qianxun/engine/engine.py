@@ -441,7 +441,7 @@ class Engine:
         as_of: str = "",
         trace_id: str = "",
     ) -> LayeredRecall:
-        """Searches prose layer by layer: by vector, by keywords, by related terms (docs/operations.md)."""
+        """Searches prose layer by layer: by vector, by keywords, by related terms (docs/operations/searching.md)."""
         base, options = await self.base(knowledge_base), TextsOptions(top_k, where, as_of)
         return await self._searches.texts(base, query, options, trace_id)
 

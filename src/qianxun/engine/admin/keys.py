@@ -26,7 +26,7 @@ def issue_key(
     """The new key's row and, this once, the key itself. Creates the database where there is none.
 
     ``vouches``: its requests may name the principal on whose behalf they come; ``principal``: it always asks on behalf
-    of one with these labels; ``sees``: what it shows without either (docs/operations.md).
+    of one with these labels; ``sees``: what it shows without either (docs/operations/access.md).
     """
     with open_records(settings) as records, records.writing() as tx:
         return keys.create(tx, tenant, scope, name, sees=sees, vouches=vouches, principal=principal)
