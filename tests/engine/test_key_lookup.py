@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from qianxun.core.errors import RecordsUnavailable
-from qianxun.engine.operations import KeyLookup
+from qianxun.engine.across_tenants import KeyLookup
 from qianxun.records import Records, keys
 from qianxun.records.database.server import Reach
 from tests.http.served import until_told

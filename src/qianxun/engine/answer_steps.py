@@ -8,7 +8,7 @@ from qianxun.answer import run as steps
 from qianxun.answer.question_log import answer_entry
 from qianxun.answer.state import Answering, AnswerState, graph_or_reason
 from qianxun.bases.base import OpenBase
-from qianxun.bases.seen import requester_of
+from qianxun.bases.principal_view import requester_of
 from qianxun.core.governance.validity import checked_as_of
 from qianxun.core.layered_options import of_base
 from qianxun.core.options import AskOptions, check, search_options

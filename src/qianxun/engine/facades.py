@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
 from qianxun.bases.in_force import in_force
-from qianxun.bases.seen import requester_of
+from qianxun.bases.principal_view import requester_of
 from qianxun.core.errors import BadInput, RecallFailed
 from qianxun.core.governance.access import Principal
 from qianxun.core.governance.validity import ANY_TIME, AsOf, checked_as_of

@@ -24,7 +24,7 @@ from qianxun.bases.base import OpenBase, Serving, read, stamp_for
 from qianxun.bases.chunk_cache import ChunkCache, ChunkMemory
 from qianxun.bases.graph_cache import GraphCache
 from qianxun.bases.lease import LEASE_SECONDS, LeaseKeeper
-from qianxun.bases.seen import seen_by, whole_of
+from qianxun.bases.principal_view import seen_by, whole_of
 from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, LeaseLost, NotFound, QianxunError, RecallFailed
 from qianxun.core.governance.access import Principal
 from qianxun.core.log_types import IndexRebuild, IndexTime

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase, read
 from qianxun.bases.graph_cache import MOST_RECENT, ReadUpTo, RecentWrites
-from qianxun.bases.seen import whole_of
+from qianxun.bases.principal_view import whole_of
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.graph_types import ExtractionProgress, Facts, GraphBuilt
 from qianxun.core.ports import nothing

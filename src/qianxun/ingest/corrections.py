@@ -16,7 +16,7 @@ from qianxun.core.documents import CorrectedRows, Piece, RowCells, TableSpan, Te
 from qianxun.core.governance.corrections import QUESTION_ORIGIN, Corrected, Correction, CorrectionOutcome
 from qianxun.core.types import QAPair, Question
 from qianxun.ingest.anchors import SearchedText, locate
-from qianxun.ingest.tables.edited import edited_rows
+from qianxun.ingest.tables.corrected_rows import edited_rows
 
 OVERLAPS: Final = "这段文字与更正 {id} 改动的文字只有一部分相同"
 EDITED: Final = "这一段已被更正 {id} 改写，不能再拆分或合并"

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, read
-from qianxun.bases.seen import requester_of, scope_of
+from qianxun.bases.principal_view import requester_of, scope_of
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
 from qianxun.core.options import SearchOptions, check, params_of

@@ -53,7 +53,7 @@ from qianxun.doors.client.payloads import (
     written_document,
 )
 from qianxun.doors.client.questions import answer_events, ask_request
-from qianxun.doors.client.registered import RegisteredModels
+from qianxun.doors.client.registered_models import RegisteredModels
 from qianxun.doors.client.uploads import FilesToSend, FileToSend, send_documents, send_files, sent_file
 from qianxun.engine.multi_base_search import MultiBaseRecall, search_bases
 

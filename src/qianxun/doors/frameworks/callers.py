@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from qianxun.core.errors import BadInput
 from qianxun.doors.client import Client
-from qianxun.doors.frameworks.engine_loop import EngineReach
+from qianxun.doors.frameworks.engine_caller import EngineReach
 from qianxun.engine.blocking import BlockingEngine, running_loop
 from qianxun.engine.engine import Engine
 

@@ -17,7 +17,7 @@ from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import Mirrored
 from qianxun.core.options import QueryMode
 from qianxun.core.types import EVERYTHING, Filter, Found, KnowledgeBase
-from qianxun.doors.frameworks.engine_loop import EngineReach, GraphId, base_of, two_forms
+from qianxun.doors.frameworks.engine_caller import EngineReach, GraphId, base_of, two_forms
 from qianxun.engine.blocking import BlockingEngine
 from qianxun.engine.engine import Engine
 from qianxun.engine.graph_mirror import BUDGET, GraphMirror, MirroredSurroundings, entity_context, mirror

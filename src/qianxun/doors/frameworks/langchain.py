@@ -15,7 +15,7 @@ from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
 from qianxun.core.options import SearchChoices, SearchOptions, choices_of
 from qianxun.core.types import Recall
-from qianxun.doors.frameworks.bridge import Call, Rag, reach
+from qianxun.doors.frameworks.callers import Call, Rag, reach
 from qianxun.doors.frameworks.recall import Where, chunk_metadata, read_where, recalling
 
 try:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from qianxun.core.layered_types import LayeredRecall, LayeredResult
-from qianxun.doors.frameworks.engine_loop import EngineReach, GraphId, base_of, two_forms
+from qianxun.doors.frameworks.engine_caller import EngineReach, GraphId, base_of, two_forms
 from qianxun.engine.blocking import BlockingEngine, open_blocking
 from qianxun.engine.engine import Engine
 

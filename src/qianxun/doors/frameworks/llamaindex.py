@@ -14,7 +14,7 @@ from qianxun.core.codec.passage import passage_text
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
 from qianxun.core.types import Found, Recall
-from qianxun.doors.frameworks.bridge import Rag, reach
+from qianxun.doors.frameworks.callers import Rag, reach
 from qianxun.doors.frameworks.recall import chunk_metadata, recalling
 
 try:

@@ -12,8 +12,8 @@ from qianxun.core.filters import read_filters
 from qianxun.core.options import SearchOptions, choices_of
 from qianxun.core.types import Filter, Found, Recall
 from qianxun.doors.client import Client
-from qianxun.doors.frameworks.bridge import Call
-from qianxun.doors.frameworks.engine_loop import base_of
+from qianxun.doors.frameworks.callers import Call
+from qianxun.doors.frameworks.engine_caller import base_of
 from qianxun.engine.engine import Engine
 
 log = logging.getLogger(__name__)
