@@ -30,7 +30,7 @@ from qianxun.core.unicode import sound_text
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.attachments import attached_image, read_bounded, table_of_rows
 from qianxun.ingest.sandbox.pool import ParserPool
-from qianxun.ingest.tables.grid import render
+from qianxun.ingest.tables.render import render
 from qianxun.question.kinds import without_pointing
 from qianxun.text.chinese import fold, occurs_in
 

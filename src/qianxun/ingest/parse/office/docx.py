@@ -22,7 +22,8 @@ from qianxun.ingest.parse.office.package import BROKEN, inspect
 from qianxun.ingest.parse.office.word_numbering import Numbering, read_numbering
 from qianxun.ingest.preprocess import superscript
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, clean, flow, table_blocks
+from qianxun.ingest.tables.grid import Cell, clean, flow
+from qianxun.ingest.tables.read_table import table_blocks
 
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _EMBED: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}embed"

@@ -13,7 +13,8 @@ from qianxun.core.errors import MissingExtra, TooLarge, Unreadable
 from qianxun.ingest.parse.office.embedded import EQUATIONS, Pictures, diagram_text, diagrams_in, linear
 from qianxun.ingest.parse.office.package import BROKEN, inspect
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, clean, place, table_blocks
+from qianxun.ingest.tables.grid import Cell, clean, place
+from qianxun.ingest.tables.read_table import table_blocks
 
 _DEEPEST_GROUP: Final = 20
 _LONGEST_TITLE: Final = 40

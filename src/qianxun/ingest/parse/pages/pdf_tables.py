@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from qianxun.core.documents import Table
 from qianxun.ingest.parse.pages.ruling import Box, edges, grid_of
-from qianxun.ingest.tables.grid import Cell, Grid, as_text, clean, read_table
+from qianxun.ingest.tables.grid import Cell, Grid, as_text, clean
+from qianxun.ingest.tables.read_table import read_table
 
 _FEWEST_STROKES: Final = 6  # a table of two rows and two columns has as many lines
 _MOST_STROKES: Final = 4_000  # drawings and maps, not tables
