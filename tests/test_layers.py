@@ -45,7 +45,7 @@ LAYER_OF = {part: depth for depth, row in enumerate(LAYERS) for part in row}
 
 # A driver is imported in one place only.
 DRIVERS = {
-    "tantivy": {"index/embedded/keywords.py"},
+    "tantivy": {"index/embedded/keywords"},
     "faiss": {"index/embedded/vectors.py"},
     "onnxruntime": {"models/local/onnx.py"},
     "tokenizers": {"models/local/onnx.py"},

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.harness import Answer, Contender, Material, Question, main
-from qianxun.index.embedded import codes, keywords
+from qianxun.index.embedded import codes
 from qianxun.index.embedded.index import Options
+from qianxun.index.embedded.keywords import tantivy_index as keywords
 from qianxun.index.shared import distinct
 from qianxun.retrieve.fuse import DEPTH
 from qianxun.text.chinese import analyse_query

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from qianxun.core.errors import IndexUnusable
-from qianxun.index.embedded import checked_files, keywords
+from qianxun.index.embedded import checked_files
 from qianxun.index.embedded.checked_files import check_in_turns
+from qianxun.index.embedded.keywords import tantivy_index as keywords
 from tests.index.test_damage import ask_again, make
 
 SIZES = {"a": 40, "b": 30, "c": 90, "d": 10}

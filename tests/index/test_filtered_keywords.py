@@ -12,8 +12,8 @@ import pytest
 
 from qianxun.core.types import Attributes, Eq, Filter, In, IndexBatch, IndexEntry, IndexStamp, Range, Ranking, Terms
 from qianxun.index import shared
-from qianxun.index.embedded import keywords
 from qianxun.index.embedded.index import create
+from qianxun.index.embedded.keywords import tantivy_index as keywords
 
 ROWS = 1_500
 WORDS = [f"词{number}" for number in range(30)]

@@ -28,8 +28,9 @@ from qianxun.core.types import (
 )
 from qianxun.index import shared
 from qianxun.index.embedded import index as embedded
-from qianxun.index.embedded import keywords, live_scores
 from qianxun.index.embedded.index import EmbeddedIndex
+from qianxun.index.embedded.keywords import live_scores
+from qianxun.index.embedded.keywords import tantivy_index as keywords
 from qianxun.index.embedded.reader import create_reader
 from qianxun.index.embedded.store import TOKENS
 

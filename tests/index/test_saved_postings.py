@@ -9,8 +9,9 @@ import pytest
 
 from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
-from qianxun.index.embedded import keywords, saved_postings
 from qianxun.index.embedded.index import EmbeddedIndex
+from qianxun.index.embedded.keywords import saved_postings
+from qianxun.index.embedded.keywords import tantivy_index as keywords
 from tests.indexing.opened import opened
 
 LIBRARY = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qianxun.index.embedded import keywords
+from qianxun.index.embedded.keywords import tantivy_index as keywords
 
 ROWS = 1_200
 HAN = [chr(code) for code in range(0x4E00, 0x4E00 + 3_000)]

@@ -48,10 +48,12 @@ from qianxun.core.types import (
     VectorField,
     Vectors,
 )
-from qianxun.index.embedded import codes, keywords, live_scores, vectors
+from qianxun.index.embedded import codes, vectors
 from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
+from qianxun.index.embedded.keywords import live_scores
+from qianxun.index.embedded.keywords import tantivy_index as keywords
+from qianxun.index.embedded.keywords.open_indexes import OPEN_KEYWORDS, OpenKeywords
 from qianxun.index.embedded.members import known_members, members_of
-from qianxun.index.embedded.open_keywords import OPEN_KEYWORDS, OpenKeywords
 from qianxun.index.embedded.precision import HALF, SINGLE, Precision
 from qianxun.index.embedded.saved_lists import LISTS
 from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys

@@ -32,10 +32,11 @@ from qianxun.core.types import (
     Vector,
     VectorField,
 )
-from qianxun.index.embedded import codes, keywords
+from qianxun.index.embedded import codes
 from qianxun.index.embedded.extents import STATE, State, load_state, unsealed
 from qianxun.index.embedded.index import CURRENT, KEYWORDS, EmbeddedIndex, Options, View
-from qianxun.index.embedded.open_keywords import OpenKeywords
+from qianxun.index.embedded.keywords import tantivy_index as keywords
+from qianxun.index.embedded.keywords.open_indexes import OpenKeywords
 from qianxun.index.embedded.store import Store
 from qianxun.index.shared import Require, require_stamp, unusable
 

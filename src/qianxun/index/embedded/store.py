@@ -20,7 +20,7 @@ from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys,
 from qianxun.index.embedded import codes, saved_lists, vectors
 from qianxun.index.embedded.extents import Extent, State, append, read, require_size
 from qianxun.index.embedded.facts import FACT, REPEAT, Encoded, Facts, FactWriter, every_fact, parted, passing
-from qianxun.index.embedded.population import packed_lengths, token_counts
+from qianxun.index.embedded.keywords.population import packed_lengths, token_counts
 from qianxun.index.embedded.precision import (
     HALF,
     SINGLE,

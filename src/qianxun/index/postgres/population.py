@@ -1,6 +1,6 @@
 """BM25 among some of the entries, as if there were no others: the postings of all, and of them those of the members.
 
-What the embedded index does in `index.embedded.population`, with the exact lengths that entries have here.
+What the embedded index does in `index.embedded.keywords.population`, with the exact lengths that entries have here.
 """
 
 from __future__ import annotations

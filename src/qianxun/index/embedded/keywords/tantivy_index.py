@@ -30,9 +30,9 @@ from qianxun.index import bm25 as scoring
 from qianxun.index import shared
 from qianxun.index.bm25 import REPEATED, TANTIVY
 from qianxun.index.embedded.checked_files import check_in_turns
-from qianxun.index.embedded.population import Members, Postings, Term, among
-from qianxun.index.embedded.population import match as match_among
-from qianxun.index.embedded.saved_postings import POSTINGS, PostingLists
+from qianxun.index.embedded.keywords.population import Members, Postings, Term, among
+from qianxun.index.embedded.keywords.population import match as match_among
+from qianxun.index.embedded.keywords.saved_postings import POSTINGS, PostingLists
 from qianxun.index.shared import SCORE_DECIMALS, Require, damage, distinct, unusable, writable
 
 log = logging.getLogger(__name__)

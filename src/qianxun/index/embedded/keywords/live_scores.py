@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from qianxun.core.types import BM25, Bm25, Keys, Terms
 from qianxun.index import bm25 as scoring
 from qianxun.index.bm25 import REPEATED, TANTIVY
-from qianxun.index.embedded import keywords
-from qianxun.index.embedded.keywords import SCALE, KeywordView, Matched, Sieve, WantedTerms
+from qianxun.index.embedded.keywords import tantivy_index as keywords
+from qianxun.index.embedded.keywords.population import MOST_TIMES, Members, Postings, Term
+from qianxun.index.embedded.keywords.tantivy_index import SCALE, KeywordView, Matched, Sieve, WantedTerms
 from qianxun.index.embedded.members import live_members
-from qianxun.index.embedded.population import MOST_TIMES, Members, Postings, Term
 from qianxun.index.embedded.store import UNCOUNTED, Rows
 from qianxun.index.shared import SCORE_DECIMALS, Require, distinct
 
