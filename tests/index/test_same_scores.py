@@ -29,8 +29,7 @@ from qianxun.core.types import (
 from qianxun.index import shared
 from qianxun.index.embedded import index as embedded
 from qianxun.index.embedded.index import EmbeddedIndex
-from qianxun.index.embedded.keywords import live_scores
-from qianxun.index.embedded.keywords import tantivy_index as keywords
+from qianxun.index.embedded.keywords import live_scores, search
 from qianxun.index.embedded.reader import create_reader
 from qianxun.index.embedded.store import TOKENS
 
@@ -264,7 +263,7 @@ def test_a_term_that_occurs_more_often_than_a_list_has_room_for(tmp_path: Path) 
         rankings = [await index.match(Terms(("报",)), 5) for index in (worked, fresh)]
         assert rankings[0].scores.tolist() == rankings[1].scores.tolist()
         assert len(set(rankings[0].scores.tolist())) == 5
-        assert keywords.count(worked._keyword_view()[1], Terms(("报",))).words == {"报": 6}
+        assert search.count(worked._keyword_view()[1], Terms(("报",))).words == {"报": 6}
         for index in (worked, fresh):
             await index.close()
 

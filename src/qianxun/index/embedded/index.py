@@ -50,8 +50,7 @@ from qianxun.core.types import (
 )
 from qianxun.index.embedded import codes, vectors
 from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
-from qianxun.index.embedded.keywords import live_scores
-from qianxun.index.embedded.keywords import tantivy_index as keywords
+from qianxun.index.embedded.keywords import checksums, live_scores, postings, search, tantivy_index
 from qianxun.index.embedded.keywords.open_indexes import OPEN_KEYWORDS, OpenKeywords
 from qianxun.index.embedded.members import known_members, members_of
 from qianxun.index.embedded.precision import HALF, SINGLE, Precision
@@ -98,7 +97,7 @@ class View:
 
     store: Store
     rows: Rows
-    keywords: keywords.KeywordView | None  # opened, and checked, when first needed
+    keywords: tantivy_index.KeywordView | None  # opened, and checked, when first needed
     watermark: int  # of these very rows: a reader compares it before and after to see whether they changed
     pending: Column  # dead rows that are still in the keyword index
 
@@ -116,7 +115,7 @@ class EmbeddedIndex:
         self._recently_used = recently_used
         self._state = state
         self._writing = threading.RLock()
-        self._keywords: keywords.Keywords | None = None
+        self._keywords: tantivy_index.Keywords | None = None
         self._closed = False
         self._view = self._load()
         if self._marker.exists():
@@ -164,7 +163,7 @@ class EmbeddedIndex:
         searched = self._view.keywords
         if searched is not None and len(terms.words) + len(terms.grams) <= FEW_TERMS:
             members = None if within is None else known_members(self._view.rows, within)
-            if within is None or (members is not None and keywords.is_counted_at_once(searched, terms, members)):
+            if within is None or (members is not None and postings.is_counted_at_once(searched, terms, members)):
                 return self._count(terms, within)  # sooner done than handed to a thread
         return await asyncio.to_thread(self._count, terms, within)
 
@@ -276,23 +275,23 @@ class EmbeddedIndex:
         if within is None:
             live = self._live(view, searched, terms)
             if live is None:
-                matched = keywords.match(searched, terms, limit, require, weight, rows, allowed, bm25)
+                matched = search.match(searched, terms, limit, require, weight, rows, allowed, bm25)
             else:
                 matched = live_scores.match(live, terms, limit, require, weight, rows, allowed, bm25)
         else:
             members = members_of(view.rows, within)
             passing = None if isinstance(where, Everything) else allowed
-            matched = keywords.match_within(searched, terms, limit, require, weight, members, passing, bm25)
+            matched = postings.match_within(searched, terms, limit, require, weight, members, passing, bm25)
         keys = view.rows.columns["key"][matched.slots]
         return Ranking.ordered(keys, matched.scores, matched.ceiling).head(limit)
 
     def _count(self, terms: Terms, within: Population | None = None) -> TermCounts:
         view, searched = self._keyword_view()
         if within is None:
-            return keywords.count(self._live(view, searched, terms) or searched, terms)
-        return keywords.count_within(searched, terms, members_of(view.rows, within))
+            return search.count(self._live(view, searched, terms) or searched, terms)
+        return postings.count_within(searched, terms, members_of(view.rows, within))
 
-    def _live(self, view: View, searched: keywords.KeywordView, terms: Terms) -> live_scores.LiveStatistics | None:
+    def _live(self, view: View, searched: tantivy_index.KeywordView, terms: Terms) -> live_scores.LiveStatistics | None:
         """The statistics of the live rows, where the keyword index has others."""
         live = live_scores.live_statistics(searched, view.rows, view.pending)
         return None if live is None or live_scores.are_counted(live, terms) else live
@@ -300,7 +299,7 @@ class EmbeddedIndex:
     def _inventory(self) -> Inventory:
         view, searched = self._keyword_view()
         rows = view.rows.columns["row"]
-        found = np.isin(rows, keywords.all_rows(searched)) & view.rows.in_keywords()
+        found = np.isin(rows, tantivy_index.all_rows(searched)) & view.rows.in_keywords()
         return Inventory(
             keywords=np.sort(view.rows.columns["key"][found]),
             vectors={field: field_keys(view.rows, field) for field in ("content", "question")},
@@ -311,7 +310,7 @@ class EmbeddedIndex:
         with self._writing:
             view.store.check()
             if not self._marker.exists():
-                keywords.check_files(self.folder / KEYWORDS)
+                checksums.check_files(self.folder / KEYWORDS)
 
     def _open_view(self) -> View:
         if self._closed:
@@ -331,7 +330,7 @@ class EmbeddedIndex:
         finally:
             self._writing.release()
 
-    def _keyword_view(self) -> tuple[View, keywords.KeywordView]:
+    def _keyword_view(self) -> tuple[View, tantivy_index.KeywordView]:
         view = self._open_view()
         if view.keywords is None:
             with self._writing:
@@ -352,7 +351,7 @@ class EmbeddedIndex:
         return View(store, rows, None, self._state.watermark, store.deaths()[self._state.purged :])
 
     def _keyword_checksum(self) -> int:
-        return keywords.meta_checksum(self.folder / KEYWORDS)
+        return checksums.meta_checksum(self.folder / KEYWORDS)
 
     def _remove_leftovers(self) -> None:
         for folder in self.folder.glob("columns-*"):
@@ -367,11 +366,11 @@ class EmbeddedIndex:
             if file.name.replace(LISTS, CODES) not in known:
                 file.unlink()
 
-    def _open_keywords(self) -> keywords.Keywords:
+    def _open_keywords(self) -> tantivy_index.Keywords:
         """Opens the keyword index, checked file by file, and removes what an unfinished batch left in it."""
         if self._keywords is None:
-            keywords.check_files(self.folder / KEYWORDS, in_turns=True)
-            self._keywords = keywords.Keywords.open(self.folder / KEYWORDS)
+            checksums.check_files(self.folder / KEYWORDS, in_turns=True)
+            self._keywords = tantivy_index.Keywords.open(self.folder / KEYWORDS)
         if self._marker.exists():
             self._undo_unfinished(self._keywords)
         if self._view.keywords is None:
@@ -379,10 +378,10 @@ class EmbeddedIndex:
         self._recently_used.use(self)
         return self._keywords
 
-    def _undo_unfinished(self, index: keywords.Keywords) -> None:
+    def _undo_unfinished(self, index: tantivy_index.Keywords) -> None:
         index.truncate(self._state.next_row, self._pending().tolist())
         rows = self._view.rows
-        if not np.array_equal(keywords.all_rows(index.view()), rows.columns["row"][rows.in_keywords()]):
+        if not np.array_equal(tantivy_index.all_rows(index.view()), rows.columns["row"][rows.in_keywords()]):
             raise unusable("关键词索引与其余部分不符")
         deaths = len(self._view.store.deaths())
         # A number is left out, as everywhere after a death: tantivy has had rows that are not among ours.
@@ -440,7 +439,7 @@ class EmbeddedIndex:
         self._view = View(view.store, rows, searched, state.watermark, self._pending())
 
     def _write_keywords(
-        self, index: keywords.Keywords, content: Sequence[tuple[int, IndexEntry]], pending: Column
+        self, index: tantivy_index.Keywords, content: Sequence[tuple[int, IndexEntry]], pending: Column
     ) -> None:
         index.write(
             [row for row, _ in content],
@@ -556,8 +555,8 @@ class EmbeddedBackend:
         self._building.add(built)
         state = State(stamp)
         (built / state.folder).mkdir(parents=True)
-        keywords.Keywords.create(built / KEYWORDS)
-        state = replace(state, keywords=keywords.meta_checksum(built / KEYWORDS))
+        tantivy_index.Keywords.create(built / KEYWORDS)
+        state = replace(state, keywords=checksums.meta_checksum(built / KEYWORDS))
         save_state(built, state)
         sync([built / KEYWORDS, built, folder, self._root])
         return EmbeddedIndex(built, state, self._options, self._recently_used)
@@ -596,9 +595,9 @@ def examine(root: Path, knowledge_base: int) -> tuple[IndexStamp, bool]:
 def _examine(current: Path, state: State) -> bool:
     Store(current / state.folder, state, codes.FEW).check()
     is_unfinished = (current / APPLYING).exists()
-    if not is_unfinished and keywords.meta_checksum(current / KEYWORDS) != state.keywords:
+    if not is_unfinished and checksums.meta_checksum(current / KEYWORDS) != state.keywords:
         raise unusable("关键词索引的目录已损坏")
-    keywords.check_files(current / KEYWORDS)
+    checksums.check_files(current / KEYWORDS)
     return is_unfinished
 
 

@@ -163,7 +163,7 @@ def _drift(search: Search) -> float:
 def _damping(search: Search) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     state = search.state
     words, grams = (
-        scoring.damping(scoring.average_length(total, state.contents), search.bm25)
+        scoring.damping_by_code(scoring.average_length(total, state.contents), search.bm25)
         for total in (state.words, state.grams)
     )
     return words, grams

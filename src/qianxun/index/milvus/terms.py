@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import BM25
-from qianxun.index.bm25 import TOKEN, damping, norm_codes
+from qianxun.index.bm25 import TOKEN, damping_by_code, norm_codes
 from qianxun.index.milvus.conditions import between
 from qianxun.index.milvus.server import Milvus
 from qianxun.index.milvus.states import ADDED, NAMED, REMOVED, State
@@ -112,7 +112,7 @@ def counted(tokens: Tokens, places: Mapping[Term, int]) -> Counted:
 
 def usual_damping(averages: Sequence[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """By the code of a length, for words and for grams."""
-    words, grams = (damping(average or 1.0, BM25) for average in averages)
+    words, grams = (damping_by_code(average or 1.0, BM25) for average in averages)
     return words, grams
 
 

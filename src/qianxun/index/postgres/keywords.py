@@ -177,7 +177,7 @@ def _scores(search: Search, found: Mapping[tuple[str, str], Postings], required:
     have = np.zeros(state.next_row, dtype=np.int32)
     totals = {WORDS: state.words, GRAMS: state.grams}
     averages = {field: scoring.average_length(total, state.contents) for field, total in totals.items()}
-    damping = {field: scoring.damping(average, search.bm25) for field, average in averages.items()}
+    damping = {field: scoring.damping_by_code(average, search.bm25) for field, average in averages.items()}
     for (field, _), postings in found.items():
         weight = _weight(search, field, len(postings))
         scores[postings.rows] += weight * postings.times / (postings.times + damping[field][postings.norms])

@@ -102,7 +102,7 @@ def _scores(
 ) -> NDArray[np.float64]:
     """Of every row; 0 where no term of the query occurs, or not all words that are required."""
     scores, have = np.zeros(len(own.holds)), np.zeros(len(own.holds), dtype=np.int32)
-    damping = {field: scoring.damping(average, search.bm25) for field, average in own.averages.items()}
+    damping = {field: scoring.damping_by_code(average, search.bm25) for field, average in own.averages.items()}
     for term, postings in found.items():
         share = postings.times / (postings.times + damping[term[0]][postings.norms])
         scores[postings.rows] += weights[term] * share
