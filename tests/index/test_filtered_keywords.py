@@ -12,7 +12,7 @@ import pytest
 
 from qianxun.core.types import Attributes, Eq, Filter, In, IndexBatch, IndexEntry, IndexStamp, Range, Ranking, Terms
 from qianxun.index import shared
-from qianxun.index.embedded.index import create
+from qianxun.index.embedded.backend import create
 from qianxun.index.embedded.keywords import search, tantivy_index
 
 ROWS = 1_500

@@ -12,7 +12,7 @@ import pytest
 from qianxun.core.ports import Index
 from qianxun.core.types import EVERYTHING, Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Vectors
 from qianxun.index.embedded import codes
-from qianxun.index.embedded.index import create
+from qianxun.index.embedded.backend import create
 from qianxun.testing.index_material import keys_of
 
 WIDE = IndexStamp(model="测试模型", dimension=64, analysis="1")

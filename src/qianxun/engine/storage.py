@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 SCHEMA = "qianxun_index"
 MILVUS = "milvus"
 INDEX_BACKENDS = {
-    "embedded": "qianxun.index.embedded.index",
+    "embedded": "qianxun.index.embedded.backend",
     "milvus": "qianxun.index.milvus.index",
     "postgres": "qianxun.index.postgres.index",
 }

@@ -29,8 +29,8 @@ from qianxun.engine.storage import (
     is_index_shared,
     reach,
 )
-from qianxun.index.embedded.index import CURRENT
-from qianxun.index.embedded.index import examine as examine_index
+from qianxun.index.embedded.backend import CURRENT
+from qianxun.index.embedded.backend import examine as examine_index
 from qianxun.records import bases, listing, outbox
 from qianxun.records.database.acknowledged import Loss, losses, missing
 from qianxun.records.database.open import connect

@@ -1,10 +1,9 @@
 """The index that lives in a folder of this machine: tantivy for keywords, rows of our own and faiss for vectors.
 
-    root/<knowledge base>/CURRENT            names the build in use
-    root/<knowledge base>/<build>/state      switched last: what it does not list has not happened
-                                 /columns-N  rows, vectors, facts (see `store`)
-                                 /keywords   tantivy
-                                 /applying   exists while the keyword index may be ahead of the state
+    <build>/state      switched last: what it does not list has not happened
+           /columns-N  rows, vectors, facts (see `store`)
+           /keywords   tantivy
+           /applying   exists while the keyword index may be ahead of the state
 
 The keyword index commits before the state is switched and never deletes what the state still has: rows that die in
 one batch are purged from it with the next. After a crash it can therefore only have too much, and that is removed when
@@ -24,9 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qianxun.core.errors import BadInput, IndexUnusable
-from qianxun.core.ports import Index, IndexBackend
-from qianxun.core.system.durable import make_folder, replace_file, sync
+from qianxun.core.errors import IndexUnusable
 from qianxun.core.types import (
     BM25,
     EVERYTHING,
@@ -49,13 +46,14 @@ from qianxun.core.types import (
     Vectors,
 )
 from qianxun.index.embedded import codes, vectors
-from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
+from qianxun.index.embedded.extents import State, save_state
 from qianxun.index.embedded.keywords import checksums, live_scores, postings, search, tantivy_index
 from qianxun.index.embedded.keywords.open_indexes import OPEN_KEYWORDS, OpenKeywords
 from qianxun.index.embedded.members import known_members, members_of
 from qianxun.index.embedded.precision import HALF, SINGLE, Precision
+from qianxun.index.embedded.rows import Column, Rows, field_keys
 from qianxun.index.embedded.saved_lists import LISTS
-from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys
+from qianxun.index.embedded.store import CENTERS, CODES, Store, compact
 from qianxun.index.shared import (
     SAMPLE,
     Require,
@@ -63,18 +61,15 @@ from qianxun.index.shared import (
     closed,
     latest,
     require_model,
-    require_stamp,
     require_vectors,
     unusable,
 )
 
-CURRENT = "CURRENT"
 KEYWORDS = "keywords"
 APPLYING = "applying"
 EXACT_WITHIN = 50_000  # rows of a population that are scored one by one
 AT_ONCE = 400  # rows that are scored sooner than a thread starts
 FEW_TERMS = 200  # so many are counted in less time than a thread takes to wake: 3 µs each where they are not known
-LOOKS = 5  # at an index that another process keeps changing
 PURGE_AFTER = 100  # deaths that wait, at most, for a batch that adds something: each is looked up by every search
 
 
@@ -508,101 +503,3 @@ class EmbeddedIndex:
             with suppress(IndexUnusable, OSError):  # what is damaged, or gone, is found by whoever opens it
                 self._view.store.save_lists()
         self._recently_used.forget(self)
-
-
-class EmbeddedBackend:
-    """An `IndexBackend` under one folder."""
-
-    def __init__(self, root: Path, options: Options) -> None:
-        self._root = root
-        self._options = options
-        self._building: set[Path] = set()
-        self._recently_used = OpenKeywords(options.open_keywords)
-
-    async def open(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
-        return await asyncio.to_thread(self._open, knowledge_base, stamp)
-
-    async def build(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
-        return await asyncio.to_thread(self._build, knowledge_base, stamp)
-
-    async def switch(self, knowledge_base: int, built: Index) -> None:
-        await asyncio.to_thread(self._switch, knowledge_base, built)
-
-    async def drop(self, knowledge_base: int) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._folder(knowledge_base), True)
-
-    def _folder(self, knowledge_base: int) -> Path:
-        return self._root / str(knowledge_base)
-
-    def _open(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
-        folder = self._folder(knowledge_base)
-        if not (folder / CURRENT).exists():
-            raise unusable("还没有建立")
-        current = folder / Path(unsealed(folder / CURRENT)).name
-        state = load_state(current)
-        require_stamp(state.stamp, stamp)
-        # An index without origin gets it with its next change.
-        state = replace(state, stamp=replace(stamp, origin=stamp.origin or state.stamp.origin))
-        index = EmbeddedIndex(current, state, self._options, self._recently_used)
-        self._remove_builds(folder, current)
-        return index
-
-    def _build(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
-        folder = self._folder(knowledge_base)
-        make_folder(folder)
-        taken = [int(path.name.partition("-")[2]) for path in folder.glob("build-*")]
-        built = folder / f"build-{max(taken, default=0) + 1}"
-        self._building.add(built)
-        state = State(stamp)
-        (built / state.folder).mkdir(parents=True)
-        tantivy_index.Keywords.create(built / KEYWORDS)
-        state = replace(state, keywords=checksums.meta_checksum(built / KEYWORDS))
-        save_state(built, state)
-        sync([built / KEYWORDS, built, folder, self._root])
-        return EmbeddedIndex(built, state, self._options, self._recently_used)
-
-    def _switch(self, knowledge_base: int, built: Index) -> None:
-        folder = self._folder(knowledge_base)
-        if not isinstance(built, EmbeddedIndex) or built.folder.parent != folder:
-            raise BadInput(f"这个索引不属于知识库 {knowledge_base}", hint="请传入同一后端 build() 的结果")
-        replace_file(folder / CURRENT, sealed(built.folder.name))
-        self._building.discard(built.folder)
-        self._remove_builds(folder, built.folder)
-
-    def _remove_builds(self, folder: Path, current: Path) -> None:
-        for path in folder.glob("build-*"):
-            if path != current and path not in self._building:
-                shutil.rmtree(path)
-
-
-def examine(root: Path, knowledge_base: int) -> tuple[IndexStamp, bool]:
-    """The stamp of a base's index, and whether a crash left a batch unfinished. Compares every byte with its checksum
-    and changes nothing; another process may be writing to it meanwhile. Raises IndexUnusable."""
-    folder = root / str(knowledge_base)
-    for _ in range(LOOKS):
-        current = folder / Path(unsealed(folder / CURRENT)).name
-        state = load_state(current)
-        try:
-            is_unfinished = _examine(current, state)
-        except (IndexUnusable, OSError) as error:
-            if folder / Path(unsealed(folder / CURRENT)).name == current and load_state(current) == state:
-                raise error if isinstance(error, IndexUnusable) else unusable(f"读不到：{error.strerror}") from error
-        else:
-            return state.stamp, is_unfinished
-    raise unusable("一直在变，没有能够检查")
-
-
-def _examine(current: Path, state: State) -> bool:
-    Store(current / state.folder, state, codes.FEW).check()
-    is_unfinished = (current / APPLYING).exists()
-    if not is_unfinished and checksums.meta_checksum(current / KEYWORDS) != state.keywords:
-        raise unusable("关键词索引的目录已损坏")
-    checksums.check_files(current / KEYWORDS)
-    return is_unfinished
-
-
-def create(
-    root: Path, *, exact_limit: int = 50_000, gram_weight: float = 0.5, dead_share: float = 0.3, dead_least: int = 1_000
-) -> IndexBackend:
-    """The embedded backend of a data folder; see `Options` for what the numbers do."""
-    return EmbeddedBackend(root, Options(exact_limit, gram_weight, dead_share, dead_least))

@@ -33,8 +33,9 @@ from qianxun.core.types import (
     VectorField,
 )
 from qianxun.index.embedded import codes
+from qianxun.index.embedded.backend import CURRENT
 from qianxun.index.embedded.extents import STATE, State, load_state, unsealed
-from qianxun.index.embedded.index import CURRENT, KEYWORDS, EmbeddedIndex, Options, View
+from qianxun.index.embedded.index import KEYWORDS, EmbeddedIndex, Options, View
 from qianxun.index.embedded.keywords import checksums, tantivy_index
 from qianxun.index.embedded.keywords.open_indexes import OpenKeywords
 from qianxun.index.embedded.store import Store

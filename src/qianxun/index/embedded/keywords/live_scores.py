@@ -28,7 +28,7 @@ from qianxun.index.embedded.keywords.population import MOST_TIMES, Members, Post
 from qianxun.index.embedded.keywords.search import SCALE, Matched, Sieve, WantedTerms
 from qianxun.index.embedded.keywords.tantivy_index import KeywordView
 from qianxun.index.embedded.members import live_members
-from qianxun.index.embedded.store import UNCOUNTED, Rows
+from qianxun.index.embedded.rows import UNCOUNTED, Rows
 from qianxun.index.shared import SCORE_DECIMALS, Require, distinct
 
 LIVE: Final = "live"  # no population has such a digest
