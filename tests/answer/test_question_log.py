@@ -11,8 +11,10 @@ import pytest
 
 from qianxun.answer.question_log import found_again
 from qianxun.core.codec.digests import found_digest
+from qianxun.core.codec.options import choices_from
 from qianxun.core.log_types import LogEntry
-from qianxun.core.options import AskChoices, AskOptions, choices_from, choices_of
+from qianxun.core.option_fields import choices_of
+from qianxun.core.options import AskChoices, AskOptions
 from qianxun.core.types import Eq
 from qianxun.doors.workflow.query_workflow import create_query_workflow
 from qianxun.retrieve.recall_cache import replaying

@@ -15,8 +15,9 @@ from qianxun.answer.retrieve import merged
 from qianxun.answer.state import AnswerState
 from qianxun.core.answer_types import Answer
 from qianxun.core.codec.digests import found_digest
+from qianxun.core.codec.options import choices_from, params_of
 from qianxun.core.log_types import LogEntry
-from qianxun.core.options import AskOptions, QueryMode, SearchOptions, choices_from, params_of
+from qianxun.core.options import AskOptions, QueryMode, SearchOptions
 from qianxun.core.types import Found, KnowledgeBase, StepTime
 from qianxun.graph.modes import ModeRecall
 

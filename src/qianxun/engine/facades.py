@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from qianxun.bases.base import OpenBase
 from qianxun.bases.in_force import in_force
 from qianxun.bases.principal_view import requester_of
+from qianxun.core.codec.options import params_of
 from qianxun.core.errors import BadInput, RecallFailed
 from qianxun.core.governance.access import Principal
 from qianxun.core.governance.validity import ANY_TIME, AsOf, checked_as_of
@@ -25,15 +26,7 @@ from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import SLOW_MS
 from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry, LogFilter, Recalled
 from qianxun.core.model_types import is_ref
-from qianxun.core.options import (
-    QueryMode,
-    SearchChoices,
-    SearchOptions,
-    TablesOptions,
-    TextsOptions,
-    params_of,
-    search_options,
-)
+from qianxun.core.options import QueryMode, SearchChoices, SearchOptions, TablesOptions, TextsOptions, search_options
 from qianxun.core.ports import Cache, EmbeddingModel, nothing
 from qianxun.core.types import KnowledgeBase, Piece, Recall, Text, all_of
 from qianxun.engine.open_bases import OpenBases

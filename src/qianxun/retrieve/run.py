@@ -20,9 +20,10 @@ import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, read
 from qianxun.bases.principal_view import requester_of, scope_of
+from qianxun.core.codec.options import params_of
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
-from qianxun.core.options import SearchOptions, check, params_of
+from qianxun.core.options import SearchOptions, check
 from qianxun.core.ports import Cache
 from qianxun.core.types import Degraded, Found, Generation, Ranking, Recall, StepTime
 from qianxun.records import bases

@@ -19,7 +19,8 @@ import typer
 from qianxun.core.codec.command_line import FILTER_FLAGS
 from qianxun.core.errors import BadInput
 from qianxun.core.filters import EVERYTHING, Eq, Filter, In, all_of, read_filters, read_scalar
-from qianxun.core.options import NO_RERANK, Option, choices_of
+from qianxun.core.option_fields import Option, choices_of
+from qianxun.core.options import NO_RERANK
 from qianxun.doors.cli.i18n import tr
 
 # By parameter: the flag, the field that it filters by, whether it may be repeated, its metavar and help.

@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 
 from qianxun.core.answer_types import Answer, AnswerEvent
+from qianxun.core.codec.options import request_body, search_body
 from qianxun.core.codec.wire import read_answer, read_chunk, read_explained, read_layered, read_log, read_recall
 from qianxun.core.errors import BadQuery, NotFound, ServiceUnavailable
 from qianxun.core.explanation import Explained
@@ -20,15 +21,7 @@ from qianxun.core.ingest_types import Labels, Report, Watch
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import SLOW_MS
 from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry
-from qianxun.core.options import (
-    AskChoices,
-    SearchChoices,
-    SearchOptions,
-    TablesOptions,
-    TextsOptions,
-    request_body,
-    search_body,
-)
+from qianxun.core.options import AskChoices, SearchChoices, SearchOptions, TablesOptions, TextsOptions
 from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 from qianxun.doors.client.connection import Connection, Request, Timeouts

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 from qianxun.core.codec.passage import passage_text
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
-from qianxun.core.options import SearchChoices, SearchOptions, choices_of
+from qianxun.core.option_fields import choices_of
+from qianxun.core.options import SearchChoices, SearchOptions
 from qianxun.core.types import Recall
 from qianxun.doors.frameworks.callers import Call, Rag, reach
 from qianxun.doors.frameworks.recall import Where, chunk_metadata, read_where, recalling

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 
 from qianxun.answer.question_log import found_again, is_question
 from qianxun.core.codec.digests import digest, found_digest, layered_digest
+from qianxun.core.codec.options import choices_from
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import LogEntry
-from qianxun.core.options import SearchOptions, TablesOptions, TextsOptions, choices_from
+from qianxun.core.options import SearchOptions, TablesOptions, TextsOptions
 from qianxun.core.types import KnowledgeBase, Recall
 from qianxun.engine.engine import Engine
 from qianxun.graph.modes import ModeRecall
