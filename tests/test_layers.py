@@ -61,7 +61,7 @@ DRIVERS = {
     "jinja2": {"doors/http/console"},
     "prometheus_client": {"doors/http/middleware/metrics.py"},
     "opentelemetry": {"doors/http/middleware/spans.py"},
-    "cryptography": {"records/sealing.py", "records/governance/signing.py"},
+    "cryptography": {"records/secrets/sealing.py", "records/governance/signing.py"},
     "graspologic_native": {"graph/network/communities.py"},
     "neo4j": {"doors/frameworks/neo4j.py"},
     "psycopg": {"index/postgres/server.py"},

@@ -13,8 +13,9 @@ from sqlalchemy import Connection, text
 
 from qianxun.core.errors import RecordsUnavailable
 from qianxun.engine.across_tenants import KeyLookup
-from qianxun.records import Records, keys
+from qianxun.records import Records
 from qianxun.records.database.server import Reach
+from qianxun.records.secrets import keys
 from tests.http.served import until_told
 
 Story = Callable[[Records, Callable[[], Any]], Awaitable[None]]

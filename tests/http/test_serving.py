@@ -25,8 +25,9 @@ from qianxun.doors.cli import main
 from qianxun.doors.http.listener import bound
 from qianxun.doors.http.serve import serve
 from qianxun.engine.settings import load
-from qianxun.records import Records, bases, keys
+from qianxun.records import Records, bases
 from qianxun.records.database.open import sqlite_url
+from qianxun.records.secrets import keys
 from tests.http.served import BASES, Served, running, serving, until
 from tests.http.test_concurrency import GatedQueries, search
 

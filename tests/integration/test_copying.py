@@ -24,10 +24,11 @@ from qianxun.engine.engine import Engine
 from qianxun.engine.example_library import insert_greeting_examples, insert_qa_examples
 from qianxun.engine.settings import Settings, load
 from qianxun.examples.schema import models
-from qianxun.records import Records, bases, graph, keys
+from qianxun.records import Records, bases, graph
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.schema import Base, ChunkRow, DocumentRow, SearchCountRow, TermRow, UserModelRow
-from qianxun.records.sealing import Sealing
+from qianxun.records.secrets import keys
+from qianxun.records.secrets.sealing import Sealing
 from qianxun.testing.scripted import HashEmbedding
 
 MODEL = HashEmbedding()

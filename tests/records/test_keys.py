@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from qianxun.core.errors import BadInput, NotFound
-from qianxun.records import Records, keys
+from qianxun.records import Records
+from qianxun.records.secrets import keys
 from tests.records.stored_bytes import stored_bytes
 
 

@@ -20,13 +20,14 @@ from sqlalchemy.exc import DBAPIError
 from qianxun.core.errors import BadInput, BadSettings, FolderInUse, Overloaded, RecordsUnavailable
 from qianxun.core.types import Document, Submission
 from qianxun.examples.store import ExampleStore
-from qianxun.records import DEADLOCKS, Records, bases, documents, keys, listing
+from qianxun.records import DEADLOCKS, Records, bases, documents, listing
 from qianxun.records.database import mysql
 from qianxun.records.database.mysql_errors import without_detail
 from qianxun.records.database.open import HEAD, connect, downgrade, migrate, missing_revisions, open_database
 from qianxun.records.database.server import Deadlocked, Reach
 from qianxun.records.documents import Head
 from qianxun.records.schema import Base, Counter, VersionRow
+from qianxun.records.secrets import keys
 from qianxun.testing.scripted import HashEmbedding
 from tests.integration.emptied import end_sessions
 from tests.records.certificates import write_certificate

@@ -19,12 +19,13 @@ from sqlalchemy.exc import DBAPIError
 
 from qianxun.core.errors import BadInput, BadSettings, FolderInUse, Overloaded, QianxunError, RecordsUnavailable
 from qianxun.core.types import Document, Submission
-from qianxun.records import Records, bases, documents, keys, listing
+from qianxun.records import Records, bases, documents, listing
 from qianxun.records.database.open import connect, open_database
 from qianxun.records.database.server import Reach
 from qianxun.records.database.statements import COPIED_FROM, insert_rows
 from qianxun.records.documents import Head
 from qianxun.records.schema import Base, Counter
+from qianxun.records.secrets import keys
 from tests.integration.emptied import end_sessions
 from tests.servers.postgres import WITH_PASSWORD, Server, create_database, drop_database
 

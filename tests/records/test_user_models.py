@@ -19,9 +19,10 @@ from sqlalchemy.exc import DBAPIError
 
 from qianxun.core.errors import BadInput, BadSettings, MissingExtra, NotFound
 from qianxun.core.model_types import NewModel, UserModel, check_key
-from qianxun.records import Records, bases, user_models
-from qianxun.records.sealing import Sealing
-from qianxun.records.user_models import SealedKey, checked, masked
+from qianxun.records import Records, bases
+from qianxun.records.secrets import user_models
+from qianxun.records.secrets.sealing import Sealing
+from qianxun.records.secrets.user_models import SealedKey, checked, masked
 from tests.records.stored_bytes import stored_bytes
 
 CANARY = "sk-canary-0123456789abcdef"
@@ -334,7 +335,7 @@ import sys
 sys.modules["cryptography"] = None
 from pathlib import Path
 from qianxun.core.errors import MissingExtra
-from qianxun.records.sealing import Sealing
+from qianxun.records.secrets.sealing import Sealing
 import qianxun.models.registry
 try:
     Sealing("", Path({str(tmp_path)!r}) / "secret.key").seal("k", ("a",))

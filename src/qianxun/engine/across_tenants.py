@@ -18,9 +18,10 @@ from qianxun.core.system.shortages import shortage
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.quotas import quotas_of_all
 from qianxun.engine.storage import folder_bytes, index_folder
-from qianxun.records import Records, keys, listing
+from qianxun.records import Records, listing
 from qianxun.records.database.disk_errors import is_disk_full
 from qianxun.records.governance import access, webhooks
+from qianxun.records.secrets import keys
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from qianxun.models.threads import Lane
 from qianxun.records import Records
 from qianxun.records.governance import webhooks
 from qianxun.records.governance.webhooks import Due
-from qianxun.records.sealing import Sealing
+from qianxun.records.secrets.sealing import Sealing
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ life of a document from `accept` to `remove`. The rest:
     leases                 what one process at a time does, where several work on one database
     outbox, listing, logs  what is pending, states of documents, the retrieval log
     evaluations            labelled questions about a base, and runs over them
-    keys, user_models, sealing             API keys, registered models, secrets at rest
+    secrets/               API keys, registered models, and how secrets are encrypted at rest
     database/              connections, migrations, bulk statements, counters, errors of disk and server, and a count of
                            what was acknowledged
 

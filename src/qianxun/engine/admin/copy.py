@@ -25,7 +25,7 @@ from qianxun.records.database.postgres import BACKEND
 from qianxun.records.database.statements import insert_rows
 from qianxun.records.governance import audit
 from qianxun.records.schema import Base, Counter, LeaseRow, OutboxClaimRow, SchemaReaderRow
-from qianxun.records.sealing import FILE_NAME
+from qianxun.records.secrets.sealing import FILE_NAME
 
 BATCH = 200  # rows: a document may be large
 LIBRARY = "example_library"  # how the name of the table ends that every library of examples has

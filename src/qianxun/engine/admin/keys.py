@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from qianxun.core.governance.access import Sees
 from qianxun.engine.admin.database import open_records
 from qianxun.engine.settings import Settings
-from qianxun.records import keys
-from qianxun.records.keys import KeyRow, Scope
+from qianxun.records.secrets import keys
+from qianxun.records.secrets.keys import KeyRow, Scope
 
 __all__ = ["KeyRow", "Scope", "issue_key", "list_keys", "revoke_key"]
 
