@@ -20,12 +20,12 @@ from sqlalchemy.exc import DBAPIError
 from qianxun.core.errors import BadInput, BadSettings, FolderInUse, Overloaded, RecordsUnavailable
 from qianxun.core.types import Document, Submission
 from qianxun.examples.store import ExampleStore
-from qianxun.records import DEADLOCKS, Records, bases, documents, listing
+from qianxun.records import DEADLOCKS, Records, bases, document_retries, documents, listing
 from qianxun.records.database import mysql
 from qianxun.records.database.mysql_errors import without_detail
 from qianxun.records.database.open import HEAD, connect, downgrade, migrate, missing_revisions, open_database
 from qianxun.records.database.server import Deadlocked, Reach
-from qianxun.records.documents import Head
+from qianxun.records.document_heads import Head
 from qianxun.records.schema import Base, Counter, VersionRow
 from qianxun.records.secrets import keys
 from qianxun.testing.scripted import HashEmbedding
@@ -74,9 +74,9 @@ def test_json_and_moments_come_back_to_the_letter(records: Records) -> None:
     assert list(stored.items()) == list(metadata.items())
     moment = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     with records.writing() as tx:
-        documents.fail(tx, 1, 1, "模型不在", moment)
+        document_retries.fail(tx, 1, 1, "模型不在", moment)
     with records.reading() as tx:
-        assert documents.retries(tx, moment - timedelta(seconds=1)) == {kb: moment}
+        assert document_retries.next_attempts(tx, moment - timedelta(seconds=1)) == {kb: moment}
 
 
 def test_what_is_longer_than_64_kilobytes_is_stored_whole(records: Records) -> None:

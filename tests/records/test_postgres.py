@@ -23,7 +23,7 @@ from qianxun.records import Records, bases, documents, listing
 from qianxun.records.database.open import connect, open_database
 from qianxun.records.database.server import Reach
 from qianxun.records.database.statements import COPIED_FROM, insert_rows
-from qianxun.records.documents import Head
+from qianxun.records.document_heads import Head
 from qianxun.records.schema import Base, Counter
 from qianxun.records.secrets import keys
 from tests.integration.emptied import end_sessions

@@ -36,7 +36,7 @@ from qianxun.core.types import (
     matches,
 )
 from qianxun.engine.engine import Engine
-from qianxun.records import documents
+from qianxun.records import document_retries
 from qianxun.retrieve.explain import filter_text, loosened
 from qianxun.testing.scripted import HashEmbedding
 from tests.hypothesis_settings import SLOW_OR_SHARED, examples
@@ -386,7 +386,7 @@ def test_a_document_that_could_not_be_taken_in(tmp_path: Path, patient: bool, st
             await engine.drain(kb)
             if not patient:
                 with engine.records.writing() as tx:
-                    documents.fail(tx, accepted[0].document_key, accepted[0].generation, "模型服务连不上", None)
+                    document_retries.fail(tx, accepted[0].document_key, accepted[0].generation, "模型服务连不上", None)
             why = await explained(engine, kb, "坏", f"c_{kb}_坏_0")
             assert (why.step, why.status) == ("records", status)
             assert "模型服务连不上" in why.reason

@@ -33,7 +33,7 @@ from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings
 from qianxun.engine.wiring import Hooks
 from qianxun.models.registry import Registry
-from qianxun.records import Records, bases, browse, documents, logs, outbox
+from qianxun.records import Records, bases, browse, document_heads, documents, logs, outbox
 from qianxun.records.tenancy import BaseRecords
 from qianxun.retrieve.recall_cache import Lifetimes
 from qianxun.retrieve.run import cached_recall
@@ -200,7 +200,7 @@ class Contents:
         from qianxun.indexing.maintenance import keep_up
 
         def remove(tx: Connection) -> int:
-            gone = (documents.remove(tx, knowledge_base, doc_id, reason=documents.WITHDRAWN) for doc_id in doc_ids)
+            gone = (documents.remove(tx, knowledge_base, doc_id, reason=document_heads.WITHDRAWN) for doc_id in doc_ids)
             return sum(gone)
 
         async with self.opened(knowledge_base) as base:

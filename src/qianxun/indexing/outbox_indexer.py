@@ -32,9 +32,9 @@ from qianxun.core.system.gc_pause import bulk_step
 from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
 from qianxun.core.vectors import embed, rounded
 from qianxun.indexing.prepare import prepare_for
-from qianxun.records import bases, chunks, documents, outbox, pairs
+from qianxun.records import bases, chunks, document_retries, documents, outbox, pairs
 from qianxun.records.chunks import Material
-from qianxun.records.documents import LONGEST_WAIT
+from qianxun.records.document_retries import LONGEST_WAIT
 from qianxun.records.outbox import Work
 from qianxun.text.headings import read_under_headings, under_headings
 
@@ -262,9 +262,9 @@ async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | 
 def _fail(base: OpenBase, turn: Turn, document_key: int, generation: int, error: Exception) -> None:
     outage = isinstance(error, ModelUnavailable | RecordsUnavailable)  # registered models are looked up there
     with base.records.writing() as tx, turn.required(tx):
-        done = documents.failures(tx, document_key, outages=outage) + 1
+        done = document_retries.failures(tx, document_key, outages=outage) + 1
         retry_at = datetime.now(UTC) + _wait(done) if outage or done < ATTEMPTS else None
-        documents.fail(tx, document_key, generation, f"{type(error).__name__}: {error}", retry_at, outage=outage)
+        document_retries.fail(tx, document_key, generation, f"{type(error).__name__}: {error}", retry_at, outage=outage)
     log.warning(
         "document %s of base %s, generation %s: attempt %s failed (%s); %s",
         *(document_key, base.id, generation, done, error),
@@ -397,7 +397,7 @@ async def retry_due(base: OpenBase) -> int:
 
     def enqueue() -> int:
         with base.records.writing() as tx:
-            return documents.enqueue_retries(tx, base.id, datetime.now(UTC))
+            return document_retries.enqueue_due(tx, base.id, datetime.now(UTC))
 
     return await asyncio.to_thread(enqueue)
 

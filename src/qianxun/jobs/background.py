@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.indexing.outbox_indexer import Drained
-from qianxun.records import Records, bases, documents, outbox
+from qianxun.records import Records, bases, document_retries, outbox
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def _due(records: Records) -> Due:
     now = datetime.now(UTC)
     with records.reading() as tx:
         sequence = outbox.last_sequence(tx)
-        retries = documents.retries(tx, now)
+        retries = document_retries.next_attempts(tx, now)
         waiting = outbox.busy(tx) | {base for base, moment in retries.items() if moment <= now}
         owners = bases.tenants(tx, waiting)
     later = [(moment - now).total_seconds() for moment in retries.values() if moment > now]

@@ -1,7 +1,8 @@
 """The source of truth, in SQL: knowledge bases, documents, chunks, tables, questions, the outbox, logs, keys.
 
 Read `Records` below first: it opens transactions, which the functions of the other modules take. Then `documents`: the
-life of a document from `accept` to `remove`. The rest:
+life of a document from `accept` to `remove`; `document_heads` has its state before a write, `document_retries` what
+failed and is tried again. The rest:
 
     schema, migrations/    the tables; rows: values to rows and back
     bases, tenancy         knowledge bases and who may use them

@@ -17,7 +17,7 @@ from qianxun.core.filters import EVERYTHING, Filter, matches
 from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentOrder, DocumentQuery, Facet, StoredPair
 from qianxun.core.types import Scalar, Text
 from qianxun.core.unicode import is_storable
-from qianxun.records import chunks, documents, graph, listing, rows
+from qianxun.records import chunks, document_heads, documents, graph, listing, rows
 from qianxun.records.database.statements import select_in
 from qianxun.records.governance import access
 from qianxun.records.outbox import append
@@ -203,7 +203,7 @@ def facets(tx: Connection, knowledge_base: int) -> tuple[Facet, ...]:
 def content(tx: Connection, knowledge_base: int, doc_id: str) -> DocumentContent:
     """A document as it is served; one that is not yet has the text that waits. Raises NotFound."""
     state = listing.state(tx, knowledge_base, doc_id)
-    head = documents.heads(tx, knowledge_base, [doc_id])[doc_id]
+    head = document_heads.heads(tx, knowledge_base, [doc_id])[doc_id]
     generation = head.served or head.generation
     stored = documents.load(tx, head.key, generation)
     own = chunks.of_document(tx, knowledge_base, doc_id)

@@ -41,7 +41,7 @@ from qianxun.core.types import (
 )
 from qianxun.rank.fuse import VOTES
 from qianxun.rank.tiers import FUZZY, STRICT
-from qianxun.records import chunks, documents, listing, outbox
+from qianxun.records import chunks, document_heads, listing, outbox
 from qianxun.records.governance import corrections, decisions
 from qianxun.retrieve.candidate_pool import ScoresByKey
 from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, base_weights, gather, with_weights
@@ -191,7 +191,7 @@ def _recorded(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
     if not head.startswith(f"c_{base.id}_") or not (position.isascii() and position.isdigit() and len(position) < 10):
         raise unknown
     with base.records.reading() as tx:
-        known = documents.heads(tx, base.id, [doc_id]).get(doc_id)
+        known = document_heads.heads(tx, base.id, [doc_id]).get(doc_id)
         if known is None:
             raise unknown
         if known.status == "deleted":

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Table, delete, func, select, update
 
-from qianxun.records import bases, documents
+from qianxun.records import bases, document_heads
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import delete_in, in_slices, select_in
 from qianxun.records.governance import audit, webhooks
@@ -51,7 +51,7 @@ class Footprint:
 
 def footprint(tx: Connection, knowledge_base: int, doc_ids: Collection[str]) -> Footprint:
     """Of documents, deleted ones included: these leave a row that says so, which is not counted."""
-    known = documents.heads(tx, knowledge_base, doc_ids)
+    known = document_heads.heads(tx, knowledge_base, doc_ids)
     keys = sorted(head.key for head in known.values())
     chunk_keys = _keys(tx, ChunkRow, keys)
     pair_keys = _keys(tx, PairRow, keys)
@@ -150,7 +150,7 @@ def purge_names(tx: Connection, knowledge_base: int, tenant: str, doc_ids: Colle
             tx.execute(delete(table).where(own, table.c.doc_id.in_(part))).rowcount for part in in_slices(sorted(gone))
         )
     changed["webhook_deliveries"] = webhooks.forget_failed(tx, tenant)
-    changed["documents"] = documents.forget_ids(tx, knowledge_base, gone)
+    changed["documents"] = document_heads.forget_ids(tx, knowledge_base, gone)
     changed["audit_log"] = audit.erase(tx, audit.naming(tx, tenant, gone, knowledge_base=knowledge_base))
     bases.note_learnt(tx, knowledge_base)
     bases.revise(tx, knowledge_base)
