@@ -118,7 +118,7 @@ def test_threads_that_wait_for_a_loop_that_waits_for_them_are_told(
 
 
 def test_a_twin_of_a_client_ends_with_its_retriever(held: Library) -> None:
-    own = callers.ClientReach(Client(held.url))
+    own = callers.ClientCaller(Client(held.url))
     assert QianxunRetriever(rag=own, knowledge_base="医保").invoke(QUESTION)
     assert own._twin is not None
     thread = own._twin.thread
@@ -330,7 +330,7 @@ def test_fields_can_be_configured_for_a_call_without_another_connection(retrieve
     configurable = retriever.configurable_fields(top_k=ConfigurableField(id="top_k"))
     assert len(configurable.invoke(QUESTION, {"configurable": {"top_k": 1}})) == 1
     assert len(configurable.invoke(QUESTION)) > 1
-    if isinstance(retriever.rag, callers.ClientReach):
+    if isinstance(retriever.rag, callers.ClientCaller):
         twin = retriever.rag._twin
         configurable.invoke(QUESTION, {"configurable": {"top_k": 2}})
         assert retriever.rag._twin is twin

@@ -213,7 +213,7 @@ def test_nobody_is_answered_before_it_is_known_which_indexes_are_to_be_opened(
 ) -> None:
     """Else it would call itself ready, and then unready again."""
     happened: list[str] = []
-    listed = bases.of_all_tenants
+    listed = bases.across_tenants
 
     def slowly(tx: Connection) -> tuple[KnowledgeBase, ...]:
         time.sleep(0.3)
@@ -224,7 +224,7 @@ def test_nobody_is_answered_before_it_is_known_which_indexes_are_to_be_opened(
         happened.append("listening")
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(bases, "of_all_tenants", slowly)
+    monkeypatch.setattr(bases, "across_tenants", slowly)
     chosen = {"data": str(tmp_path), "service.port": 0, "vectorization.model": "none"}
     asyncio.run(serve(load(environment={}, arguments=chosen, folder=tmp_path), listening))
     assert happened == ["listed", "listening"]

@@ -221,7 +221,7 @@ def test_a_target_that_has_something_in_it_is_left_alone(tmp_path: Path, migrate
     with pytest.raises(AlreadyThere, match="knowledge_bases"):
         copy_records(source, target, lambda _: None)
     with target.reading() as tx:
-        assert [base.name for base in bases.of_all_tenants(tx)] == ["原有的"]
+        assert [base.name for base in bases.across_tenants(tx)] == ["原有的"]
     source.close()
     target.close()
 

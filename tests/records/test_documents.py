@@ -59,7 +59,7 @@ def accept(tx: Connection, *submissions: Submission) -> list[tuple[str, int]]:
 
 
 def texts(tx: Connection, doc_id: str = "d") -> list[str]:
-    return [chunk.text for chunk in chunks.of_document(tx, KB, doc_id)]
+    return [chunk.text for chunk in chunks.document_chunks(tx, KB, doc_id)]
 
 
 def test_knowledge_bases_are_numbered_from_1001_and_names_are_taken_once(records: Records) -> None:
@@ -97,7 +97,7 @@ def test_a_prepared_document_is_whole_in_one_transaction(records: Records) -> No
     with records.writing() as tx:
         (accepted,) = documents.accept(tx, KB, [offer("住院报销比例为85%", ready=True)])
     with records.reading() as tx:
-        (chunk,) = chunks.of_document(tx, KB, "d")
+        (chunk,) = chunks.document_chunks(tx, KB, "d")
         assert (chunk.chunk_id, chunk.key) == ("c_1001_d_0", accepted.chunk_keys[0])
         assert chunk.text == "住院报销比例为85%"
         (row,) = outbox.pending(tx, KB, 0, 10)
@@ -260,7 +260,7 @@ def test_ids_that_no_database_holds_are_nowhere_of_record(records: Records) -> N
         for doc_id in ("\ud800", "d\x00", ""):
             assert document_heads.heads(tx, KB, [doc_id]) == {}
             assert documents.remove(tx, KB, doc_id) is False
-            assert chunks.of_document(tx, KB, doc_id) == []
+            assert chunks.document_chunks(tx, KB, doc_id) == []
             assert listing.attributes(tx, KB, [doc_id]) == {}
             with pytest.raises(NotFound):
                 listing.state(tx, KB, doc_id)

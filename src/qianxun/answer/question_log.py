@@ -69,7 +69,7 @@ def answer_entry(
     return replace(entry, is_zero=answer.is_declined or not has_answer)
 
 
-async def found_again(entry: LogEntry, gather: Callable[..., Awaitable[ModeRecall]]) -> ModeRecall:
+async def retrieve_again(entry: LogEntry, gather: Callable[..., Awaitable[ModeRecall]]) -> ModeRecall:
     """What the wordings of a logged question find now, merged as then. ``gather`` takes a query and the other
     arguments of `Engine.gather`."""
     arguments = _arguments(entry.params)

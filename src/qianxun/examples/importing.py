@@ -70,10 +70,16 @@ class ImportReport:
         return {
             "stored": self.stored,
             **{what: self.total(what) for what in ("added", "updated", "unchanged")},
-            "rejected": [{"sheet": one.sheet, "row": one.row, "reason": one.reason} for one in self.rejected],
+            "rejected": [
+                {"sheet": rejected.sheet, "row": rejected.row, "reason": rejected.reason} for rejected in self.rejected
+            ],
             "doubles": [
-                {"sheet": one.sheet, "row": one.row, "same_as": {"sheet": one.first_sheet, "row": one.first_row}}
-                for one in self.doubles
+                {
+                    "sheet": double.sheet,
+                    "row": double.row,
+                    "same_as": {"sheet": double.first_sheet, "row": double.first_row},
+                }
+                for double in self.doubles
             ],
             "samples": self.samples,
             "ignored_sheets": list(self.ignored_sheets),
@@ -148,8 +154,8 @@ def _drafted(contents: Contents) -> tuple[dict[str, list[Draft]], list[Rejected]
 
 
 def _log(path: Path, report: ImportReport) -> None:
-    for one in report.rejected:
-        log.warning("%s：工作表“%s”第 %d 行未收：%s", path.name, one.sheet, one.row, one.reason)
+    for rejected in report.rejected:
+        log.warning("%s：工作表“%s”第 %d 行未收：%s", path.name, rejected.sheet, rejected.row, rejected.reason)
     if report.samples:
         log.info("%s：模板自带的 %d 行没有改过，不导入", path.name, report.samples)
     counts = (report.total("added"), report.total("updated"), report.total("unchanged"), len(report.rejected))
@@ -157,7 +163,7 @@ def _log(path: Path, report: ImportReport) -> None:
 
 
 @contextmanager
-def store_on(
+def store_over(
     database: Database, model: EmbeddingModel | None, prefix: str = PREFIX, more_tables: Sequence[str] = ()
 ) -> Iterator[ExampleStore]:
     """The library of a connection (of SQLAlchemy, psycopg or sqlite3), an engine, a session or a store.
@@ -190,5 +196,5 @@ def insert_examples(
         except BadExample as error:
             raise BadInput(f"第 {number} 条示例：{error.message}", hint="改正后再来；没有写入任何内容") from error
         drafts.setdefault(draft.content, draft)
-    with store_on(db_conn, model, prefix) as store:
+    with store_over(db_conn, model, prefix) as store:
         return insert_drafts(store, {category: list(drafts.values())})[category].added

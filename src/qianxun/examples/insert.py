@@ -89,7 +89,7 @@ def vectorize_text(text: str, model: EmbeddingModel | Any) -> list[float]:
     return numbers
 
 
-def vectorize(texts: Sequence[str], model: EmbeddingModel, watch: Watch = nothing, batch: int = EMBED_SLICE) -> Vectors:
+def vectorize(texts: Sequence[str], model: EmbeddingModel, watch: Watch = nothing) -> Vectors:
     """One unit vector per text, in order. Raises ModelUnavailable or BadModelReply."""
     done = 0
 
@@ -98,7 +98,7 @@ def vectorize(texts: Sequence[str], model: EmbeddingModel, watch: Watch = nothin
         done += count
         watch(done, len(texts))
 
-    return embed(texts, model, report, batch_size=batch, by_length=True)
+    return embed(texts, model, report, batch_size=EMBED_SLICE, by_length=True)
 
 
 def _vectors(store: ExampleStore, drafts: Sequence[Belonging], watch: Watch) -> Iterable[Vector]:

@@ -61,7 +61,7 @@ async def extract_with_model(
         if run.outage is None:
             base.reader.went_through(state)
         else:
-            base.reader.rest()
+            base.reader.pause()
         return await _result(run, time.perf_counter() - started)
 
 
@@ -257,7 +257,7 @@ async def extract_with_model_in_background(base: OpenBase, watch: Watch = nothin
         return f"没有用模型读图谱：{error}" if await base.records.is_there() else ""
     except QianxunError as error:
         log.warning("the model does not read base %s now: %s", base.id, error)
-        base.reader.rest()
+        base.reader.pause()
         return f"没有用模型读图谱：{error}"
 
 

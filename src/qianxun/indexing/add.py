@@ -85,8 +85,8 @@ async def store(base: OpenBase, submissions: Sequence[Submission]) -> list[Accep
 
 
 async def stream(submissions: Iterable[Submission]) -> AsyncIterator[Submission]:
-    for one in submissions:
-        yield one
+    for submission in submissions:
+        yield submission
 
 
 async def in_batches(
@@ -95,9 +95,9 @@ async def in_batches(
     """What is stored in one transaction: at most so many documents, or a few more characters."""
     batch: list[Submission] = []
     size = 0
-    async for one in submissions:
-        batch.append(one)
-        size += len(one.document.content)
+    async for submission in submissions:
+        batch.append(submission)
+        size += len(submission.document.content)
         if len(batch) >= documents or size >= characters:
             yield batch
             batch, size = [], 0

@@ -176,7 +176,7 @@ def chunk_named(tx: Connection, knowledge_base: int, chunk_id: str) -> Chunk:
     head, _, position = chunk_id.rpartition("_")
     doc_id = head.removeprefix(f"c_{knowledge_base}_")
     if head != doc_id and position.isascii() and position.isdigit():
-        for chunk in chunks.of_document(tx, knowledge_base, doc_id):
+        for chunk in chunks.document_chunks(tx, knowledge_base, doc_id):
             if chunk.chunk_id == chunk_id:
                 return chunk
     raise NotFound(f"没有片段“{chunk_id[:300]}”", hint=SEE_CHUNKS)
@@ -252,14 +252,16 @@ async def _rework(base: OpenBase, doc_id: str, after: After, write: Write, *, wa
 
 def _read(tx: Connection, knowledge_base: int, doc_id: str) -> _Read:
     head = document_heads.heads(tx, knowledge_base, [doc_id]).get(doc_id)
-    newest, active = corrections.of_documents(tx, knowledge_base, [doc_id]).get(doc_id, (0, []))
+    newest, active = corrections.by_document(tx, knowledge_base, [doc_id]).get(doc_id, (0, []))
     is_served = head is not None and head.served > 0
     document = documents.load(tx, head.key, head.served) if head is not None and is_served else None
     return _Read(head, document, newest, active)
 
 
 def _require_applied(work: Prepared, wanted: Correction) -> None:
-    reason = next((one.reason for one in work.outcomes if one.id == wanted.id and one.state != "applied"), "")
+    reason = next(
+        (outcome.reason for outcome in work.outcomes if outcome.id == wanted.id and outcome.state != "applied"), ""
+    )
     if reason:
         raise BadInput(f"更正用不上：{reason}", hint="看看文档如今的内容，再对现在的片段更正")
 
@@ -279,7 +281,7 @@ class _Change:
         """The outbox sequence up to which the change is; None where the document is another by now."""
         base = self.knowledge_base
         head = document_heads.lock(tx, base, self.doc_id)
-        newest, _ = corrections.of_documents(tx, base, [self.doc_id]).get(self.doc_id, (0, []))
+        newest, _ = corrections.by_document(tx, base, [self.doc_id]).get(self.doc_id, (0, []))
         if (head, newest) != (self.known.head, self.known.newest):
             return None
         self.write(tx)

@@ -123,4 +123,4 @@ class KnowledgeBaseManager:
             head = document_heads.heads(tx, base.id, [document_id]).get(document_id)
             if head is None or head.status != "indexed":
                 return None
-            return len(chunks.of_document(tx, base.id, document_id))
+            return len(chunks.document_chunks(tx, base.id, document_id))

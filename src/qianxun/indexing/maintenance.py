@@ -25,8 +25,8 @@ from qianxun.indexing.outbox_indexer import (
     apply_fenced,
     drain,
     entries_of,
-    is_out_of_step,
     missing_vectors,
+    needs_rebuild,
     unbroken,
     unlike,
     waited_turn,
@@ -321,11 +321,11 @@ async def catch_up(base: OpenBase) -> None:
 
     Documents that have still to be chunked and embedded are left to the background indexer.
     """
-    if await is_out_of_step(base):
+    if await needs_rebuild(base):
         log.warning("index of base %s is older or newer than its records, or of others: rebuilding it", base.id)
 
         async def is_in_step() -> bool:
-            return not await is_out_of_step(base)
+            return not await needs_rebuild(base)
 
         await rebuild_unless(base, is_in_step)
     await keep_up(base, preparing=False)

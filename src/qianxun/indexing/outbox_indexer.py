@@ -402,7 +402,7 @@ async def retry_due(base: OpenBase) -> int:
     return await asyncio.to_thread(enqueue)
 
 
-async def is_out_of_step(base: OpenBase) -> bool:
+async def needs_rebuild(base: OpenBase) -> bool:
     """Whether only a rebuild can repair the index: it has missed changes that the outbox no longer has (an index
     restored from an old copy), has more than was ever written, or was built of other records."""
 

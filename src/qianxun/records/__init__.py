@@ -47,7 +47,7 @@ from qianxun.records.database.open import (
 )
 from qianxun.records.database.ownership import Claim
 from qianxun.records.database.rewriting import rewrite
-from qianxun.records.database.server import SQLITE, USUAL, Deadlocked, Reach
+from qianxun.records.database.server import DEFAULT_CONNECTION, SQLITE, ConnectionOptions, Deadlocked
 
 Result = TypeVar("Result")
 
@@ -75,7 +75,7 @@ class Records:
     @staticmethod
     def open(
         url: str,
-        reach: Reach = USUAL,
+        connecting: ConnectionOptions = DEFAULT_CONNECTION,
         *,
         alone: bool = False,
         together: bool = False,
@@ -86,7 +86,7 @@ class Records:
 
         ``acknowledged`` is the file in which this process counts what it commits (`acknowledged`).
         """
-        engine = open_database(url, reach)
+        engine = open_database(url, connecting)
         is_server = engine.dialect.name != SQLITE
         claim = Claim(engine, is_alone=alone) if is_server and (alone or together) else None
         try:

@@ -109,7 +109,7 @@ def _chunk_rows(
     for at, (key, piece) in enumerate(zip(keys, work.pieces, strict=True)):
         place = (at, piece.start, piece.end, piece.kind, piece.page)
         headings, corrected = list(piece.headings), plain(piece.corrected)
-        checksum = checksums.of_chunk(key, generation, *place, headings, piece.text, corrected)
+        checksum = checksums.chunk_checksum(key, generation, *place, headings, piece.text, corrected)
         texts = (headings, own_text(piece, content), checksum, corrected)
         yield (key, knowledge_base, document_key, generation, *place, piece.table, *texts)
 
@@ -119,7 +119,7 @@ def replace_chunks(
 ) -> list[int]:
     """Makes these pieces the chunks of a version. Those that it has already keep their keys. Returns all keys."""
     stored: dict[Any, list[int]] = {}
-    for row in chunk_texts.of_version(tx, document_key, generation):
+    for row in chunk_texts.rows_of_version(tx, document_key, generation):
         above = tuple(row.headings)
         stored.setdefault(
             (row.start, row.end, row.kind, row.page, row.table_position, above, row.text, _keywords(row.corrected)), []
@@ -268,7 +268,7 @@ def _page_query(dialect: Dialect, size: int, sets: int | None) -> Compiled:
     return compiled(query, dialect, is_restricted=sets is not None)
 
 
-def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
+def document_chunks(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
     """The served chunks of a document, in order."""
     if not is_storable(doc_id):
         return []
@@ -309,7 +309,7 @@ def material(tx: Connection, document_keys: Sequence[int], model: str) -> list[M
     found: list[Material] = []
     for part in in_slices(document_keys):
         found.extend(_material(tx, model, ChunkRow.document_key.in_(part), None))
-    return with_questions(found, pairs.of_documents(tx, document_keys, model))
+    return with_questions(found, pairs.load_of_documents(tx, document_keys, model))
 
 
 def page(tx: Connection, knowledge_base: int, model: str, after: int, limit: int) -> list[Material]:
@@ -318,7 +318,7 @@ def page(tx: Connection, knowledge_base: int, model: str, after: int, limit: int
     found = _material(tx, model, condition, limit)
     if not found:
         return []
-    return with_questions(found, pairs.of_chunks(tx, knowledge_base, found[0].key, found[-1].key, model))
+    return with_questions(found, pairs.load_of_chunks(tx, knowledge_base, found[0].key, found[-1].key, model))
 
 
 def with_questions(found: list[Material], questions: Sequence[Attached]) -> list[Material]:

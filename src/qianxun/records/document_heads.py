@@ -120,8 +120,8 @@ def stored_labels(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -
     query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
     storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
     found = {row.doc_id: rows.labels_of(row) for row in select_in(tx, query, DocumentRow.doc_id, storable_ids)}
-    for doc_id, (_, own) in corrections.of_documents(tx, knowledge_base, found).items():
-        _, given = document_corrections.as_given("", found[doc_id].metadata, own)
+    for doc_id, (_, own) in corrections.by_document(tx, knowledge_base, found).items():
+        _, given = document_corrections.as_submitted("", found[doc_id].metadata, own)
         found[doc_id] = replace(found[doc_id], metadata=given)
     return found
 

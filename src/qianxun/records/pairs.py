@@ -131,7 +131,7 @@ def chunks_of(tx: Connection, knowledge_base: int, pair_keys: Iterable[int]) -> 
     return {row.key: row.chunk_key for row in select_in(tx, query, PairRow.key, pair_keys)}
 
 
-def of_documents(tx: Connection, document_keys: Sequence[int], model: str) -> list[Attached]:
+def load_of_documents(tx: Connection, document_keys: Sequence[int], model: str) -> list[Attached]:
     """The served questions of these documents, in key order."""
     found: list[Attached] = []
     for part in in_slices(document_keys):
@@ -139,7 +139,7 @@ def of_documents(tx: Connection, document_keys: Sequence[int], model: str) -> li
     return found
 
 
-def of_chunks(tx: Connection, knowledge_base: int, first: int, last: int, model: str) -> list[Attached]:
+def load_of_chunks(tx: Connection, knowledge_base: int, first: int, last: int, model: str) -> list[Attached]:
     """The served questions of the chunks from ``first`` to ``last``, in key order."""
     within = (PairRow.knowledge_base_id == knowledge_base) & PairRow.chunk_key.between(first, last)
     return _attached(tx, model, within)

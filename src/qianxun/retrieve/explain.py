@@ -82,7 +82,7 @@ async def explained(base: OpenBase, text: str, options: SearchOptions, chunk_id:
 
 def _decisions(base: OpenBase, shown: Sequence[tuple[str, str, Corrected | None]]) -> list[Decisions]:
     with base.records.reading() as tx:
-        return decisions.of_chunks(tx, base.id, shown)
+        return decisions.decisions_on(tx, base.id, shown)
 
 
 # ── the place of a chunk when nothing is cut off ─────────────────────────────────────────────────
@@ -197,7 +197,7 @@ def _recorded(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
         if known.status == "deleted":
             return None, "deleted", why_not_recorded(doc_id, "deleted")
         state = listing.state(tx, base.id, doc_id)
-        served = chunks.of_document(tx, base.id, doc_id)
+        served = chunks.document_chunks(tx, base.id, doc_id)
         disabling = corrections.disabling(tx, base.id, doc_id, chunk_id)
     chunk = next((chunk for chunk in served if chunk.index == int(position)), None)
     if chunk is not None:

@@ -204,7 +204,7 @@ def _metadata(chunk: Chunk) -> Json:
 
 async def ask(collection: Collection, question: str, knowledge_base: str | int | None = None, as_of: str = "") -> Json:
     """An answer whose sentences are marked with their sources."""
-    base = await collection.one(knowledge_base)
+    base = await collection.resolve(knowledge_base)
     answer = await collection.library.ask(base.id, question, trace_id=collection.trace_id, as_of=as_of)
     return {
         "answer": answer.answer,

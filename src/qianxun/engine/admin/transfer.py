@@ -201,7 +201,7 @@ def _documents(tx: Connection, about: KnowledgeBase) -> Iterator[dict[str, Any]]
 
 def _cut(tx: Connection, own: Mapping[str, int], document: Document, model: str) -> dict[str, Any]:
     """A version's pieces and questions, with their vectors where all have one under the base's model."""
-    rows = chunk_texts.of_version(tx, **own)
+    rows = chunk_texts.rows_of_version(tx, **own)
     pieces = [plain(_piece(row, document.content)) for row in rows]
     pairs = tx.execute(select(PairRow.__table__).filter_by(**own).order_by(PairRow.position)).all()
     places = {row.key: at for at, row in enumerate(rows)}

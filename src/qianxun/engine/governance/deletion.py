@@ -79,8 +79,8 @@ async def _delete_in(host: Host, base: OpenBase, doc_ids: Sequence[str], found: 
     rows = await asyncio.to_thread(_rows_left, base, doc_ids, before)
     # Corrections wait for their document to come back, unless it is purged.
     waiting = () if purge else tuple(f"records.{table}" for table in deletion.tables_by_id())
-    found.removed += [one for one in rows if one.store not in waiting]
-    found.notes += [RETAINED_NOTE.format(one=one) for one in rows if one.store in waiting and one.left]
+    found.removed += [row for row in rows if row.store not in waiting]
+    found.notes += [RETAINED_NOTE.format(one=row) for row in rows if row.store in waiting and row.left]
     found.removed += await _index_left(base, before, found.texts or [""], doc_ids, whole=purge)
     found.removed.append(await _replicas(host, base.id, purge=purge))
 
@@ -199,7 +199,7 @@ async def purge_subject(host: Host, user_id: str) -> Receipt:
     forgotten = await host.records.write(lambda tx: deletion.forget_user(tx, host.tenant, user_id))
     found.tables |= {*forgotten}
     await _rewrite(host, found)
-    left = await host.records.read(lambda tx: deletion.left_of_user(tx, host.tenant, user_id))
+    left = await host.records.read(lambda tx: deletion.remaining_of_user(tx, host.tenant, user_id))
     found.removed += [
         Removed(f"subject.{table}", forgotten.get(table, 0), left.get(table, 0))
         for table in sorted({*forgotten, *left})

@@ -208,7 +208,7 @@ def _forget_in_cases(tx: Connection, knowledge_base: int, gone: frozenset[str]) 
     changed = 0
     own = select(EvaluationCaseRow.id, EvaluationCaseRow.relevant)
     for row in tx.execute(own.where(EvaluationCaseRow.set_id.in_(_sets(knowledge_base)))).all():
-        left = [one for one in row.relevant if one.get("doc_id") not in gone]
+        left = [label for label in row.relevant if label.get("doc_id") not in gone]
         if len(left) == len(row.relevant):
             continue
         at = EvaluationCaseRow.id == row.id
@@ -282,7 +282,7 @@ def forget_user(tx: Connection, tenant: str, user_id: str) -> dict[str, int]:
     return {name: count for name, count in changed.items() if count}
 
 
-def left_of_user(tx: Connection, tenant: str, user_id: str) -> dict[str, int]:
+def remaining_of_user(tx: Connection, tenant: str, user_id: str) -> dict[str, int]:
     """What there still is of a user, by table; read after `forget_user`."""
     of_models = (UserModelRow.tenant == tenant) & (UserModelRow.user_id == user_id)
     models = int(tx.execute(select(func.count()).select_from(UserModelRow).where(of_models)).scalar_one())
@@ -317,6 +317,14 @@ def _disown(tx: Connection, tenant: str, user_id: str) -> int:
 
 
 __all__ = [
-    "Footprint", "count_rows", "documents_of_user", "footprint", "forget_user", "has_passage", "left_of_user",
-    "purge_names", "tables_by_id", "texts",
+    "Footprint",
+    "count_rows",
+    "documents_of_user",
+    "footprint",
+    "forget_user",
+    "has_passage",
+    "purge_names",
+    "remaining_of_user",
+    "tables_by_id",
+    "texts",
 ]  # fmt: skip

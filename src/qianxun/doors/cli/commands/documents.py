@@ -33,7 +33,7 @@ from qianxun.doors.cli.session import (
     with_base,
     with_library,
 )
-from qianxun.doors.cli.views.drawing import label, minutes, place_of, printable
+from qianxun.doors.cli.views.drawing import label, location_of, minutes, printable
 
 if TYPE_CHECKING:
     from qianxun.core.governance.receipts import Receipt
@@ -257,7 +257,7 @@ def _dropped_json(report: Report, dropped: Dropped) -> dict[str, object]:
         "deleted": [str(path) for path in report.deleted],
         "removed": len(dropped.removed),
         "removed_documents": [{"doc_id": file.doc_id, "path": str(file.path)} for file in dropped.removed],
-        "kept": [{"path": str(one.folder), "documents": one.missing, "why": one.why} for one in dropped.doubts],
+        "kept": [{"path": str(doubt.folder), "documents": doubt.missing, "why": doubt.why} for doubt in dropped.doubts],
     }
 
 
@@ -380,7 +380,7 @@ def show(context: typer.Context, document: DocumentArgument, kb: BaseOption, as_
         console.print(line, style="dim", markup=False, soft_wrap=True)
     for chunk in chunks:
         console.print()
-        title = Text(f"{chunk.index:>3}  ").append_text(place_of(chunk)).append(f"  {chunk.chunk_id}", style="dim")
+        title = Text(f"{chunk.index:>3}  ").append_text(location_of(chunk)).append(f"  {chunk.chunk_id}", style="dim")
         print_folded(console, title, 5, hanging=5)
         print_folded(console, Text(chunk.text), 5)
 

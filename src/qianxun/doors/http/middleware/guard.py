@@ -152,7 +152,7 @@ class Guard:
     async def _requires_key(self) -> bool:
         """True once a key has been created, even if all have been revoked since."""
         if not self._has_keys:
-            self._has_keys = await self.keys.any_ever()
+            self._has_keys = await self.keys.was_any_created()
         return self._has_keys
 
     # ── bodies ───────────────────────────────────────────────────────────────────────────────────

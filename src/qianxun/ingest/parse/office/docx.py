@@ -126,7 +126,7 @@ def _notes(document: Any, kind: str, unread: list[str]) -> dict[tuple[str, str],
     root = _part(document, f"{kind}s", unread)
     found: dict[tuple[str, str], str] = {}
     for note in root.iterfind(_W + kind) if root is not None else ():
-        text = "\n".join(filter(None, (_text(one).strip() for one in note.iter(_W + "p"))))
+        text = "\n".join(filter(None, (_text(paragraph).strip() for paragraph in note.iter(_W + "p"))))
         if text:
             found[f"{_W}{kind}Reference", note.get(_W + "id", "")] = text
     return found

@@ -51,7 +51,9 @@ class RuledTable:
         alone = other.read("")
         if alone is not None and same:
             same = next((at for at, row in enumerate(other.grid.rows[:same]) if _texts(row) == [*alone.texts[0]]), same)
-        elif alone is not None and any(one.path and one.kind not in ("text", "category") for one in alone.columns):
+        elif alone is not None and any(
+            column.path and column.kind not in ("text", "category") for column in alone.columns
+        ):
             return None
         if not same and self._is_formed_like(other):
             return None
