@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,6 @@ PARTS = (Piece(0, CUT, CONTENT[:CUT]), Piece(CUT, len(CONTENT), CONTENT[CUT:]))
 UNDER_A_HEADER = Piece(CUT, len(CONTENT), CONTENT[CUT:], lead="项目 | 比例\n")
 ELSEWHERE = Piece(0, CUT, "另一段文字。")  # as an edited one
 LONG = "长" * (SHORT + 1)
-
-
-@pytest.fixture
-def records(records_url: str) -> Iterator[Records]:
-    opened = Records.open(records_url)
-    yield opened
-    opened.close()
 
 
 def stored(tx: Connection, content: str, *pieces: Piece) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,6 @@ from qianxun.core.errors import BadInput, NotFound
 from qianxun.records import Records
 from qianxun.records.secrets import keys
 from tests.records.stored_bytes import stored_bytes
-
-
-@pytest.fixture
-def records(records_url: str) -> Iterator[Records]:
-    opened = Records.open(records_url)
-    yield opened
-    opened.close()
 
 
 def issue(records: Records, tenant: str = "甲", scope: keys.Scope = "write", name: str = "") -> tuple[keys.KeyRow, str]:

@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,6 @@ from tests.records.stored_bytes import stored_bytes
 CANARY = "sk-canary-0123456789abcdef"
 NO_KEY = SealedKey(None, "")
 ROW = ("user_models", "甲", "1")
-
-
-@pytest.fixture
-def records(records_url: str) -> Iterator[Records]:
-    opened = Records.open(records_url)
-    yield opened
-    opened.close()
 
 
 def new(**told: Any) -> dict[str, Any]:
