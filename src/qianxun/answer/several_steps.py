@@ -18,7 +18,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
-from qianxun.answer.draft import AnswerDraft
+from qianxun.answer.cited_answer import AnswerDraft
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.llm_step import adviser, list_of, model_step
 from qianxun.answer.retrieve import retrieved
