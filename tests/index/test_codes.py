@@ -37,7 +37,7 @@ def files(folder: Path, pattern: str) -> list[Path]:
     return sorted(folder.rglob(pattern))
 
 
-def coded(rows: Vectors) -> codes.Coded:
+def coded(rows: Vectors) -> codes.CodedRows:
     centers = codes.centers_of(rows)
     return codes.coded(centers, codes.encode(centers, rows), few=0)
 

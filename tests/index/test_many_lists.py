@@ -171,5 +171,5 @@ def test_of_lists_that_have_grown_fewer_are_read(
     lists: int, passing: int, probes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    coded = codes.Coded(np.zeros((lists, 1), np.float32), (codes.Part(None, 1_000_000),))
+    coded = codes.CodedRows(np.zeros((lists, 1), np.float32), (codes.CodePart(None, 1_000_000),))
     assert coded._probes(200, passing) == probes

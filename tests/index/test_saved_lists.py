@@ -49,7 +49,7 @@ def test_saved_lists_are_used_and_give_the_same_answers(tmp_path: Path, monkeypa
     sorted_rows: list[int] = []
     make = codes._part
 
-    def counted(centers: codes.Centers, given: bytes, start: int) -> codes.Part:
+    def counted(centers: codes.Centers, given: bytes, start: int) -> codes.CodePart:
         part = make(centers, given, start)
         sorted_rows.append(part.rows)
         return part

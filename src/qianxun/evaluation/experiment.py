@@ -60,7 +60,7 @@ async def run(
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedQuestion:
     query: str
     text: str
     before: float
@@ -77,7 +77,7 @@ class Comparison:
     difference: float
     p_value: float
     queries: int
-    moved: tuple[Moved, ...]  # those that moved most, largest first
+    moved: tuple[MovedQuestion, ...]  # those that moved most, largest first
 
     @property
     def is_significant(self) -> bool:
@@ -88,7 +88,7 @@ def compare(first: Run, second: Run, texts: Mapping[str, str], metric: str = NDC
     before, after = first.per_query[metric], second.per_query[metric]
     differences = np.array([after[query] - before[query] for query in texts], dtype=np.float64)
     moved = sorted(
-        (Moved(query, text, before[query], after[query]) for query, text in texts.items()),
+        (MovedQuestion(query, text, before[query], after[query]) for query, text in texts.items()),
         key=lambda one: (-abs(one.after - one.before), one.query),
     )
     return Comparison(

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from qianxun.core.errors import BadInput
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.examples.driver_connection import driver_connection
-from qianxun.examples.files.cleaning import BadExample, Draft, clean
+from qianxun.examples.files.cleaning import BadExample, ExampleDraft, clean
 from qianxun.examples.files.contents import JSON_SUFFIXES, Contents, Row, read_json
 from qianxun.examples.files.excel import read_workbook
 from qianxun.examples.files.template import is_untouched_sample
@@ -39,7 +39,7 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class Double:
+class DuplicateRow:
     """A row with the same texts as an earlier one of the file, which is stored."""
 
     sheet: str
@@ -55,7 +55,7 @@ class ImportReport:
     rows: Mapping[str, int]  # by category, without blank ones and the template's own
     inserted: Mapping[str, Inserted]
     rejected: tuple[Rejected, ...] = ()
-    doubles: tuple[Double, ...] = ()
+    doubles: tuple[DuplicateRow, ...] = ()
     ignored_sheets: tuple[str, ...] = ()
     ignored_columns: tuple[tuple[str, str], ...] = ()
     stored: bool = True
@@ -131,10 +131,10 @@ def _drop_samples(contents: Contents) -> int:
     return before - contents.count()
 
 
-def _drafted(contents: Contents) -> tuple[dict[str, list[Draft]], list[Rejected], list[Double]]:
-    drafts: dict[str, list[Draft]] = {}
+def _drafted(contents: Contents) -> tuple[dict[str, list[ExampleDraft]], list[Rejected], list[DuplicateRow]]:
+    drafts: dict[str, list[ExampleDraft]] = {}
     rejected = [Rejected(row.sheet, row.number, row.problem) for row in contents.problems]
-    doubles: list[Double] = []
+    doubles: list[DuplicateRow] = []
     for category, rows in contents.rows.items():
         first: dict[tuple[str, str], Row] = {}
         for row in rows:
@@ -149,7 +149,7 @@ def _drafted(contents: Contents) -> tuple[dict[str, list[Draft]], list[Rejected]
             if earlier is row:
                 drafts.setdefault(category, []).append(draft)
             else:
-                doubles.append(Double(row.sheet, row.number, earlier.sheet, earlier.number))
+                doubles.append(DuplicateRow(row.sheet, row.number, earlier.sheet, earlier.number))
     return drafts, rejected, doubles
 
 
@@ -189,7 +189,7 @@ def insert_examples(
 
     Raises BadInput, naming the position, for one that cannot be stored.
     """
-    drafts: dict[tuple[str, str], Draft] = {}
+    drafts: dict[tuple[str, str], ExampleDraft] = {}
     for number, example in enumerate(examples, 1):
         try:
             draft = clean(example)

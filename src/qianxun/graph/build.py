@@ -28,7 +28,7 @@ from qianxun.core.system.gc_pause import paused_collection
 from qianxun.core.types import EVERYTHING, Everything, Filter, Keys, Population
 from qianxun.graph.stored_graph import keep_graph, restore_graph
 from qianxun.records import graph as facts
-from qianxun.records.graph import Read, Readable
+from qianxun.records.graph import ExtractedFacts, ReadableChunk
 
 if TYPE_CHECKING:
     from qianxun.graph.network.knowledge_graph import KnowledgeGraph
@@ -170,19 +170,19 @@ def _note_read(base: OpenBase, origin: str, after: int) -> None:
             base.graph.read_up_to = ReadUpTo(key, origin, facts.revision(tx, base.id))
 
 
-async def unread_page(base: OpenBase, origin: str, after: int, limit: int) -> list[Readable]:
+async def unread_page(base: OpenBase, origin: str, after: int, limit: int) -> list[ReadableChunk]:
     """The next chunks after a key without facts of this origin."""
     return await base.records.read(lambda tx: facts.unread(tx, base.id, origin, after, limit))
 
 
-def _extract_page(base: OpenBase, origin: str, page: list[Readable]) -> None:
+def _extract_page(base: OpenBase, origin: str, page: list[ReadableChunk]) -> None:
     with paused_collection():
-        read = [Read(row.key, row.document_key, origin, row.digest, _facts(base, row)) for row in page]
+        read = [ExtractedFacts(row.key, row.document_key, origin, row.digest, _facts(base, row)) for row in page]
     with base.records.writing() as tx:
         facts.write_facts(tx, base.id, read)
 
 
-def _facts(base: OpenBase, row: Readable) -> Facts:
+def _facts(base: OpenBase, row: ReadableChunk) -> Facts:
     from qianxun.graph.extract.chunk import extract_facts
 
     return extract_facts(row.text, kind=row.kind, doc_name=row.doc_name, analyser=base.analyser, lexicon=base.lexicon)

@@ -29,7 +29,7 @@ from qianxun.records.database.statements import (
     select_in,
     served_chunks,
 )
-from qianxun.records.pairs import Attached, write_model_vectors
+from qianxun.records.pairs import AttachedQuestion, write_model_vectors
 from qianxun.records.schema import ChunkRow, DocumentRow, GraphFactsRow, VectorRow, VersionRow
 from qianxun.records.stored_vectors import sound_vector, sound_vectors, vector_rows
 
@@ -43,7 +43,7 @@ VECTOR = ("chunk_key", "model", "vector", "checksum")
 KIND_SAMPLE = 400  # chunks
 
 
-class Material(NamedTuple):
+class EntrySource(NamedTuple):
     """The source of an index entry: a chunk with the questions it answers, or one of these questions."""
 
     key: int
@@ -304,15 +304,15 @@ def _chunk(knowledge_base: int, row: Sequence[Any]) -> Chunk:
     )
 
 
-def material(tx: Connection, document_keys: Sequence[int], model: str) -> list[Material]:
+def material(tx: Connection, document_keys: Sequence[int], model: str) -> list[EntrySource]:
     """The served chunks of these documents, as the index needs them, then the questions they answer."""
-    found: list[Material] = []
+    found: list[EntrySource] = []
     for part in in_slices(document_keys):
         found.extend(_material(tx, model, ChunkRow.document_key.in_(part), None))
     return with_questions(found, pairs.load_of_documents(tx, document_keys, model))
 
 
-def page(tx: Connection, knowledge_base: int, model: str, after: int, limit: int) -> list[Material]:
+def page(tx: Connection, knowledge_base: int, model: str, after: int, limit: int) -> list[EntrySource]:
     """The next served chunks of a base in key order, then the questions they answer: a walk for a rebuild."""
     condition = (ChunkRow.knowledge_base_id == knowledge_base) & (ChunkRow.key > after)
     found = _material(tx, model, condition, limit)
@@ -321,11 +321,11 @@ def page(tx: Connection, knowledge_base: int, model: str, after: int, limit: int
     return with_questions(found, pairs.load_of_chunks(tx, knowledge_base, found[0].key, found[-1].key, model))
 
 
-def with_questions(found: list[Material], questions: Sequence[Attached]) -> list[Material]:
+def with_questions(found: list[EntrySource], questions: Sequence[AttachedQuestion]) -> list[EntrySource]:
     """Chunks with the questions they answer, and after them these questions as entries of their own."""
     if not questions:
         return found
-    by_chunk: dict[int, list[Attached]] = {}
+    by_chunk: dict[int, list[AttachedQuestion]] = {}
     for question in questions:
         by_chunk.setdefault(question.chunk_key, []).append(question)
     for at, piece in enumerate(found):
@@ -333,7 +333,7 @@ def with_questions(found: list[Material], questions: Sequence[Attached]) -> list
             found[at] = piece._replace(questions=tuple(question.question for question in own))
     attributes = {piece.key: piece.attributes for piece in found}
     return found + [
-        Material(
+        EntrySource(
             one.key,
             one.document_key,
             one.question,
@@ -347,7 +347,7 @@ def with_questions(found: list[Material], questions: Sequence[Attached]) -> list
     ]
 
 
-def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> list[Material]:
+def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> list[EntrySource]:
     query = (
         _joined(*_ENTRY, VectorRow.vector, VectorRow.checksum, *_ATTRIBUTES)
         .outerjoin(VectorRow, (VectorRow.chunk_key == ChunkRow.key) & (VectorRow.model == model))
@@ -368,7 +368,7 @@ def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> 
         is_damaged = row.vector is not None and vector is None
         above = tuple(row.headings)
         words = _keywords(row.corrected)
-        piece = Material(row.key, row.document_key, row.text, vector, shared[alike], keywords=words, headings=above)
+        piece = EntrySource(row.key, row.document_key, row.text, vector, shared[alike], keywords=words, headings=above)
         found.append(piece._replace(is_damaged=True) if is_damaged else piece)
     return found
 

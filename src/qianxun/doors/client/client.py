@@ -33,7 +33,7 @@ from qianxun.doors.client.payloads import (
     Ask,
     Data,
     Readiness,
-    Sent,
+    SentDocument,
     params_of,
     read_pages,
     read_readiness,
@@ -225,7 +225,7 @@ class Client:
         file = FileToSend(path, name, source, doc_id, labels or Labels(), keep_labels, restore, relative_path)
         return (await self.send_file(knowledge_base, file, wait=wait)).accepted
 
-    async def send_file(self, knowledge_base: int, file: FileToSend, *, wait: bool) -> Sent:
+    async def send_file(self, knowledge_base: int, file: FileToSend, *, wait: bool) -> SentDocument:
         """As `add_file`; and whether it is searchable when this returns."""
         request = sent_file(f"{BASES}/{knowledge_base}/documents", file, wait=wait)
         return await self._ask(request, read_sent)
@@ -238,7 +238,7 @@ class Client:
             return await send_documents(self, knowledge_base, batch, self._timeouts.work_seconds)
         return [(await self.send_document(knowledge_base, one, wait=wait)).accepted for one in batch]
 
-    async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> Sent:
+    async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> SentDocument:
         """One document in; and whether it is searchable when this returns."""
         body = written_document(document)
         params = {"wait": str(wait).lower()}

@@ -44,7 +44,7 @@ class Timeouts:
     longest_pause_seconds: float = 10.0  # a service that asks for more is given up
 
 
-class Pieces(Protocol):
+class FilePieces(Protocol):
     """An open file, as far as it takes to send it."""
 
     def read(self, size: int = -1, /) -> bytes: ...
@@ -56,7 +56,7 @@ class Upload:
     """A file on its way: opened anew for every attempt, read piece by piece."""
 
     name: str
-    open: Callable[[], Pieces]
+    open: Callable[[], FilePieces]
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class Staged:
 class StagedCodes:
     """Codes on disk, until the state is switched; ``replaced`` names the files of the old ones."""
 
-    coded: codes.Coded
+    coded: codes.CodedRows
     extents: Mapping[str, Extent]
     replaced: tuple[str, ...] = ()
 
@@ -86,9 +86,9 @@ class Store:
         self._rows = Columns(stored_rows(folder, state))
         self._facts: Columns | None = None
         self._values: tuple[Extent, bytes] = (Extent(), b"")
-        self._coded: codes.Coded | None = None
-        self._saved: codes.Part | None = None  # that of the lists on disk, as far as known
-        self._checked = vectors.Checked()
+        self._coded: codes.CodedRows | None = None
+        self._saved: codes.CodePart | None = None  # that of the lists on disk, as far as known
+        self._checked = vectors.CheckedRows()
         self._is_narrowable: bool | None = None  # once it was looked at
         self._fact_writer = FactWriter()
         self._filtered: dict[tuple[str, int, int], Mask] = {}
@@ -210,7 +210,7 @@ class Store:
         """So that no search has to."""
         self._codes()
 
-    def _codes(self) -> codes.Coded | None:
+    def _codes(self) -> codes.CodedRows | None:
         with self._loading:
             trained = trained_on(self._extents)
             if self._coded is None and trained:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qianxun.core.types import Keys, Population, Ranking, TermCounts, Terms
 from qianxun.index import bm25 as scoring
-from qianxun.index.postgres.facts import Allowed
+from qianxun.index.postgres.facts import AllowedOwners
 from qianxun.index.postgres.keywords import Postings, Search
 from qianxun.index.postgres.postings import GRAMS, WORDS
 from qianxun.index.postgres.server import Tx, bigints
@@ -52,7 +52,9 @@ def members(tx: Tx, tables: Tables, state: State, population: Population) -> Mem
     return Members(holds, keys, owners, len(rows), averages)
 
 
-def match(search: Search, terms: Terms, limit: int, require: Require, own: Members, allowed: Allowed | None) -> Ranking:
+def match(
+    search: Search, terms: Terms, limit: int, require: Require, own: Members, allowed: AllowedOwners | None
+) -> Ranking:
     """The best members that are allowed (None: all of them), ties by key."""
     words, grams = distinct(terms.words), distinct(terms.grams)
     wanted = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams if scoring.is_informative(gram))]
