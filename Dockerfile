@@ -1,4 +1,4 @@
-# 服务的镜像：小、不用 root、根文件系统可以只读；数据在 /data。用法见 docs/operations.md 的“容器”。
+# 服务的镜像：小、不用 root、根文件系统可以只读；数据在 /data。用法见 docs/operations/service.md 的“容器与打包”。
 FROM python:3.12-slim-bookworm AS build
 # cluster：另带 PostgreSQL、Milvus、Redis、MySQL 的驱动（deploy/ 用它）；service：只有服务本身
 ARG LOCK=cluster

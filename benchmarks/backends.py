@@ -33,7 +33,7 @@ from tests.servers.postgres import create_database, own_server
 from benchmarks.passages import passages
 from qianxun.core.ports import Index, IndexBackend
 from qianxun.core.types import Attributes, Eq, IndexBatch, IndexEntry, IndexStamp, Ranking, Terms, Vectors
-from qianxun.index.embedded import index as embedded
+from qianxun.index.embedded import backend as embedded
 from qianxun.index.milvus import index as milvus
 from qianxun.index.milvus import server as milvus_server
 from qianxun.index.postgres import index as postgres

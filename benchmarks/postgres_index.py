@@ -30,7 +30,7 @@ from benchmarks.peers.material import embedded, questions, spread
 from benchmarks.postgres_keywords import alternatives
 from qianxun.core.ports import Index
 from qianxun.core.types import EVERYTHING, Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Terms, Vectors
-from qianxun.index.embedded import index as folder_index
+from qianxun.index.embedded import backend as folder_index
 from qianxun.index.postgres import index as server_index
 from qianxun.index.postgres import keywords as matching
 from qianxun.index.postgres import vectors as near

@@ -24,7 +24,8 @@ from benchmarks.passages import MODEL, passages
 from benchmarks.peers.material import embedded, questions, spread
 from qianxun.core.options import BM25
 from qianxun.core.types import EVERYTHING, Attributes, IndexBatch, IndexEntry, IndexStamp, Terms, Vectors
-from qianxun.index.embedded.index import EmbeddedIndex, create
+from qianxun.index.embedded.backend import create
+from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.models.local.embedding import LocalEmbedding
 from qianxun.text.chinese import analyse_query, index_grams, index_words
 

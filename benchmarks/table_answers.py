@@ -24,7 +24,8 @@ from qianxun.core.layered_types import TableAnswer, TableInput
 from qianxun.core.types import Table, TableBlock
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, flow, place, read_table
+from qianxun.ingest.tables.grid import Cell, flow, place
+from qianxun.ingest.tables.read_table import read_table
 from qianxun.question.table_query import plain
 
 MOST_CELLS = 2_000_000

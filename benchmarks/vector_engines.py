@@ -28,7 +28,8 @@ import numpy as np
 from qianxun.core.types import EVERYTHING, Attributes, Eq, Filter, IndexEntry, IndexStamp, Vectors
 from qianxun.index.embedded.codes import FEW
 from qianxun.index.embedded.extents import State, load_state, save_state
-from qianxun.index.embedded.store import Column, Store
+from qianxun.index.embedded.rows import Column
+from qianxun.index.embedded.store import Store
 from qianxun.index.embedded.vectors import nearest
 
 DIMENSION = 512

@@ -28,7 +28,7 @@ IMPORTED = (
     "qianxun.doors.http.serve",
     "qianxun.doors.client",
     "qianxun.engine.engine",
-    "qianxun.index.embedded.index",
+    "qianxun.index.embedded.backend",
 )
 # What test modules import. Nothing that starts threads, as onnxruntime does, and no package with a plug-in of pytest,
 # which wants to import that by itself.

@@ -20,12 +20,12 @@ DOCS = ROOT / "docs"
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
-    table = (DOCS / "operations.md").read_text("utf-8").split("<!-- settings:")[1].split("\n\n")[0]
-    told = dict(re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \|", table, re.M))
-    assert tuple(told) == names()
+    tables = (DOCS / "operations" / "settings.md").read_text("utf-8").split("<!-- settings:")[1].split("\n## ")[0]
+    documented = dict(re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \|", tables, re.M))
+    assert tuple(documented) == names()
     for name, value, _ in Settings().rows():
         shown = "none" if value in ("", ()) else f"`{value}`"
-        assert told[name] == shown, name
+        assert documented[name] == shown, name
 
 
 def test_a_refused_file_is_sent_to_settings_that_there_are() -> None:
@@ -83,7 +83,7 @@ def test_the_page_on_scores_tells_the_numbers_in_force() -> None:
 
 
 def test_the_keys_of_a_bases_configuration_are_documented() -> None:
-    written = (DOCS / "operations.md").read_text("utf-8")
+    written = (DOCS / "operations" / "settings.md").read_text("utf-8")
     assert [key for key in KINDS if f"`{key}`" not in written] == []
 
 
@@ -106,3 +106,9 @@ def test_values_that_the_data_model_names_are_there() -> None:
     defined = set(re.findall(r"^\s*(?:class |)([A-Z]\w+)(?:\[|\(|:| =)", sources, re.M))
     named = set(re.findall(r"`((?:[A-Z][a-z]+)+)`", written))
     assert sorted(named - defined) == []
+
+
+def test_every_page_of_the_manual_is_in_its_index() -> None:
+    index = (DOCS / "operations.md").read_text("utf-8").split("## English")[0]
+    linked = set(re.findall(r"\]\(operations/([a-z]+\.md)", index))
+    assert linked == {page.name for page in (DOCS / "operations").glob("*.md")}

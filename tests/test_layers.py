@@ -45,7 +45,7 @@ LAYER_OF = {part: depth for depth, row in enumerate(LAYERS) for part in row}
 
 # A driver is imported in one place only.
 DRIVERS = {
-    "tantivy": {"index/embedded/keywords.py"},
+    "tantivy": {"index/embedded/keywords"},
     "faiss": {"index/embedded/vectors.py"},
     "onnxruntime": {"models/local/onnx.py"},
     "tokenizers": {"models/local/onnx.py"},
@@ -61,7 +61,7 @@ DRIVERS = {
     "jinja2": {"doors/http/console"},
     "prometheus_client": {"doors/http/middleware/metrics.py"},
     "opentelemetry": {"doors/http/middleware/spans.py"},
-    "cryptography": {"records/sealing.py", "records/governance/signing.py"},
+    "cryptography": {"records/secrets/sealing.py", "records/governance/signing.py"},
     "graspologic_native": {"graph/network/communities.py"},
     "neo4j": {"doors/frameworks/neo4j.py"},
     "psycopg": {"index/postgres/server.py"},

@@ -366,7 +366,7 @@ OPEN_TO_ALL = {
     "engine/admin/evaluation_sets.py",  # sets, by tenant
     "engine/admin/bases.py",  # whose they are, for an operator
     "engine/admin/transfer.py",  # which name is free for an imported base, by tenant
-    "engine/operations.py",  # keys
+    "engine/across_tenants.py",  # keys
     "engine/governance/audit.py",  # what was changed, by tenant; all of it for an operator
     "engine/governance/deletion.py",  # what is left of a tenant's documents, bases and users
     "engine/governance/quotas.py",  # quotas, by tenant; all of them for an operator

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.harness import Answer, Contender, Material, Question, main
-from qianxun.index.embedded import codes, keywords
+from qianxun.core.types import BM25
+from qianxun.index.embedded import codes
 from qianxun.index.embedded.index import Options
-from qianxun.index.shared import distinct
+from qianxun.index.embedded.keywords import search, tantivy_index
 from qianxun.retrieve.fuse import DEPTH
 from qianxun.text.chinese import analyse_query
 
@@ -28,10 +29,8 @@ def _keyword_folder(folder: Path) -> Path:
 
 def _query(view: Any, text: str) -> Any:
     """The very query that the index would put to tantivy."""
-    terms = analyse_query(text)
-    words = distinct(terms.words)
-    grams = keywords._informative(view, words, distinct(terms.grams))
-    return keywords._query(view.schema, words, grams, "any", Options().gram_weight, None)
+    wanted = search.wanted_terms(view, analyse_query(text), Options().gram_weight, BM25)
+    return search.text_query(view.schema, wanted, "any")
 
 
 def _products(rows: Any, vector: Any) -> Any:
@@ -49,7 +48,7 @@ def open_(material: Material, folder: Path) -> Answer:
     import faiss
     import numpy as np
 
-    view, vectors = keywords.Keywords.open(_keyword_folder(folder)).view(), material.vectors()
+    view, vectors = tantivy_index.Keywords.open(_keyword_folder(folder)).view(), material.vectors()
     queries = {each.text: _query(view, each.text) for each in material.questions()}
     centers = codes.centers_of(vectors)
     coded = codes.coded(centers, codes.encode(centers, vectors), 0).parts[0].index

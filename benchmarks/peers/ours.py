@@ -83,7 +83,7 @@ def open_(material: Material, folder: Path) -> Answer:
 # What opening and asking import. Without rjieba, whose package would read its dictionary here: ours counts as opening.
 MODULES = (
     "qianxun.engine.engine",
-    "qianxun.index.embedded.index",
+    "qianxun.index.embedded.backend",
     "faiss",
     "tantivy",
     "opencc",

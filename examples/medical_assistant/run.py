@@ -4,7 +4,8 @@
     python examples/medical_assistant/run.py --data ./my-data 记一下今天的血压130/85
 
 The first run takes in the sample workbook. Which database and which model are used is up to the settings
-(docs/operations.md); without a model the flow still reaches its end, and the log says why there are no examples.
+(docs/operations/settings.md); without a model the flow still reaches its end, and the log says why there are no
+examples.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
         search_with_fallback,
         vector_db_search,
     )
-    from qianxun.engine.named_models import EmbeddingEngine, Reranker
     from qianxun.engine.settings import Settings
+    from qianxun.engine.standalone_models import EmbeddingEngine, Reranker
     from qianxun.examples.insert import vectorize_text
     from qianxun.examples.library import RETRIEVAL_CONFIG, ExampleLibrary
     from qianxun.examples.results import (
@@ -99,7 +99,7 @@ _MODULES = {
         "search_with_fallback",
         "vector_db_search",
     ),
-    "engine.named_models": ("EmbeddingEngine", "Reranker"),
+    "engine.standalone_models": ("EmbeddingEngine", "Reranker"),
     "engine.settings": ("Settings",),
     "examples.insert": ("vectorize_text",),
     "examples.library": ("RETRIEVAL_CONFIG", "ExampleLibrary"),

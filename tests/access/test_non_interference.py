@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qianxun.bases import seen as views
+from qianxun.bases import principal_view as views
 from qianxun.core.types import Document, Population
 from qianxun.engine.engine import Engine
 from qianxun.records import listing

@@ -21,7 +21,7 @@ from qianxun.core.errors import BadSettings
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.tokens import token_verifier
 from qianxun.engine.settings import load
-from qianxun.records import keys
+from qianxun.records.secrets import keys
 from tests.http.served import BASES, Served, serving
 
 ISSUER, AUDIENCE = "https://login.example.com/realms/main", "qianxun"

@@ -186,7 +186,7 @@ def test_a_model_that_only_thinks_leaves_the_passages_own_sentences() -> None:
 
 
 def test_a_reply_longer_than_anybody_reads_is_partial_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qianxun.answer.draft.LONGEST_REPLY", 30)
+    monkeypatch.setattr("qianxun.answer.reply_reader.LONGEST_REPLY", 30)
     generator = AnswerGenerator(Says(REPLY * 3))
     whole, last = generator.generate("糖尿病的症状？", CONTEXT), list(generator.stream("糖尿病的症状？", CONTEXT))[-1]
     assert last == Done(whole)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from qianxun.answer.question_log import found_again
+from qianxun.answer.question_log import retrieve_again
 from qianxun.core.codec.digests import found_digest
+from qianxun.core.codec.options import choices_from
 from qianxun.core.log_types import LogEntry
-from qianxun.core.options import AskChoices, AskOptions, choices_from, choices_of
+from qianxun.core.option_fields import choices_of
+from qianxun.core.options import AskChoices, AskOptions
 from qianxun.core.types import Eq
 from qianxun.doors.workflow.query_workflow import create_query_workflow
 from qianxun.retrieve.recall_cache import replaying
@@ -117,7 +119,7 @@ def test_what_was_found_is_found_again_and_that_leaves_no_row(at: Logged, questi
 
     async def again() -> Any:
         with replaying():
-            return await found_again(row, partial(at.engine.gather, at.kb))
+            return await retrieve_again(row, partial(at.engine.gather, at.kb))
 
     found = at.run(again())
     assert found_digest(found.query, found.mode, found.found) == row.digest
@@ -130,7 +132,7 @@ def test_a_follow_up_is_logged_as_asked_and_found_again_as_understood(at: Logged
     (row,) = rows(at)
     assert row.query == "它怎么治疗？"
     assert "糖尿病" in row.params["wordings"][0]
-    found = at.run(found_again(row, partial(at.engine.gather, at.kb)))
+    found = at.run(retrieve_again(row, partial(at.engine.gather, at.kb)))
     assert found_digest(found.query, found.mode, found.found) == row.digest
 
 

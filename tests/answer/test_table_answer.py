@@ -12,7 +12,8 @@ from qianxun.answer.tables.answer import OutOfTime, answer_from_tables
 from qianxun.core.layered_types import CitedCell, TableAnswer, TableInput
 from qianxun.core.types import Table
 from qianxun.ingest.assemble import read_structure
-from qianxun.ingest.tables.grid import Cell, flow, read_table
+from qianxun.ingest.tables.grid import Cell, flow
+from qianxun.ingest.tables.read_table import read_table
 
 
 def table(title: str, *lines: str) -> Table:

@@ -12,7 +12,8 @@ from qianxun.core.layered_types import CitedCell, TableAnswer, TableInput
 from qianxun.core.types import Table, TableBlock
 from qianxun.ingest.parse import parse
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, flow, read_table
+from qianxun.ingest.tables.grid import Cell, flow
+from qianxun.ingest.tables.read_table import read_table
 
 PRICES, OUTPATIENT, HOSPITAL, SALES = "办公用品价目表.csv", "门诊报销比例.csv", "云溪市医保问答.html", "分区销售.xlsx"
 

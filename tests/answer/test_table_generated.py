@@ -11,7 +11,8 @@ import pytest
 from qianxun.answer.tables.answer import answer_from_tables
 from qianxun.core.layered_types import CitedCell, TableAnswer, TableInput
 from qianxun.core.types import Table
-from qianxun.ingest.tables.grid import Cell, flow, read_table
+from qianxun.ingest.tables.grid import Cell, flow
+from qianxun.ingest.tables.read_table import read_table
 
 CITIES = ("北京", "上海", "广州", "深圳", "杭州", "成都")
 GRADES = ("一级", "二级", "三级")

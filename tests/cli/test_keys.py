@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from qianxun.engine.folder_lock import owned
-from qianxun.records import Records, keys
+from qianxun.records import Records
 from qianxun.records.database.open import sqlite_url
+from qianxun.records.secrets import keys
 from tests import preloaded
 from tests.cli.conftest import Run
 from tests.models.embedding_service import DIMENSION, serving, status, well

@@ -121,7 +121,7 @@ def test_doctor_goes_on_where_an_index_is_somebody_elses(handbook: Run, monkeypa
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(
-        "qianxun.index.embedded.index.unsealed", refused
+        "qianxun.index.embedded.backend.unsealed", refused
     )  # a test that runs as root may read everything
     told = handbook("doctor", "--json")
     assert told.code == 1

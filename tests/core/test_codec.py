@@ -10,18 +10,12 @@ import pytest
 from hypothesis import given
 
 from qianxun.core.codec.digests import digest
+from qianxun.core.codec.options import choices_from, params_of
 from qianxun.core.codec.plain import plain, read
 from qianxun.core.codec.wire import read_recall, written_recall
 from qianxun.core.filters import filter_from_log, filter_to_log
-from qianxun.core.options import (
-    AskChoices,
-    AskOptions,
-    SearchChoices,
-    SearchOptions,
-    choices_from,
-    choices_of,
-    params_of,
-)
+from qianxun.core.option_fields import choices_of
+from qianxun.core.options import AskChoices, AskOptions, SearchChoices, SearchOptions
 from qianxun.core.types import Eq, Filter, Generation, Range, Recall, StepTime
 from tests.hypothesis_settings import examples
 from tests.retrieve.recalls import answer, filters, recalls

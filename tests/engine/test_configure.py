@@ -11,7 +11,7 @@ import pytest
 
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput, BadQuery, IndexUnusable, ModelUnavailable, NotFound, QianxunError
-from qianxun.core.layered_options import of_base
+from qianxun.core.layered_options import with_base_config
 from qianxun.core.types import EVERYTHING, Terms
 from qianxun.engine.configure import KINDS, changed, flat, read
 from qianxun.engine.engine import Engine
@@ -156,13 +156,13 @@ def test_every_key_can_be_set_and_taken_back() -> None:
 
 def test_a_base_has_its_own_way_with_the_layers() -> None:
     once = changed(STANDARD, {"table_engine.semantic_threshold": 1, "text_engine": {"use_keyword_search": False}})
-    assert of_base(TableEngine(), once, "table_engine") == TableEngine(semantic_threshold=1.0)
-    assert of_base(TextEngine(max_results=9), once, "text_engine") == TextEngine(
+    assert with_base_config(TableEngine(), once, "table_engine") == TableEngine(semantic_threshold=1.0)
+    assert with_base_config(TextEngine(max_results=9), once, "text_engine") == TextEngine(
         max_results=9, use_keyword_search=False
     )
-    assert of_base(TextEngine(), changed(once, {"text_engine": None}), "text_engine") == TextEngine()
+    assert with_base_config(TextEngine(), changed(once, {"text_engine": None}), "text_engine") == TextEngine()
     with pytest.raises(BadQuery, match="text_engine"):  # of another version
-        of_base(TextEngine(), {"text_engine": {"window": 3}}, "text_engine")
+        with_base_config(TextEngine(), {"text_engine": {"window": 3}}, "text_engine")
 
 
 # ── an open engine ───────────────────────────────────────────────────────────────────────────────

@@ -146,7 +146,7 @@ def test_a_run_is_cancelled_and_what_it_measured_stays(tmp_path: Path, monkeypat
     async def story() -> None:
         async with opened(tmp_path) as (engine, base):
             set_id = await saved(engine, base)
-            slow, search = asyncio.Event(), module.search_as
+            slow, search = asyncio.Event(), module.search_by_mode
 
             async def waiting(*values: Any) -> Any:
                 if values[2] == "产假多少天":
@@ -154,7 +154,7 @@ def test_a_run_is_cancelled_and_what_it_measured_stays(tmp_path: Path, monkeypat
                     await asyncio.Event().wait() if values[3] == "vector" else None
                 return await search(*values)
 
-            monkeypatch.setattr(module, "search_as", waiting)
+            monkeypatch.setattr(module, "search_by_mode", waiting)
             monkeypatch.setattr(module, "REPORT_SECONDS", 0.0)
             run = await Evaluations(engine).start(set_id, "fulltext")
             await slow.wait()
@@ -171,7 +171,7 @@ def test_a_run_is_cancelled_and_what_it_measured_stays(tmp_path: Path, monkeypat
 
 def test_a_run_that_the_end_of_the_engine_cut_off_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        begun, search = asyncio.Event(), module.search_as
+        begun, search = asyncio.Event(), module.search_by_mode
 
         async def waiting(*values: Any) -> Any:
             if values[2] == "产假多少天":
@@ -179,7 +179,7 @@ def test_a_run_that_the_end_of_the_engine_cut_off_says_so(tmp_path: Path, monkey
                 await asyncio.Event().wait()
             return await search(*values)
 
-        monkeypatch.setattr(module, "search_as", waiting)
+        monkeypatch.setattr(module, "search_by_mode", waiting)
         async with opened(tmp_path) as (engine, base):
             run = await Evaluations(engine).start(await saved(engine, base), "fulltext")
             await begun.wait()

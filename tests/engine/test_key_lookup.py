@@ -12,9 +12,10 @@ import pytest
 from sqlalchemy import Connection, text
 
 from qianxun.core.errors import RecordsUnavailable
-from qianxun.engine.operations import KeyLookup
-from qianxun.records import Records, keys
-from qianxun.records.database.server import Reach
+from qianxun.engine.across_tenants import KeyLookup
+from qianxun.records import Records
+from qianxun.records.database.server import ConnectionOptions
+from qianxun.records.secrets import keys
 from tests.http.served import until_told
 
 Story = Callable[[Records, Callable[[], Any]], Awaitable[None]]
@@ -29,7 +30,7 @@ def told(url: str, story: Story, seconds: float = 60, statement_seconds: float =
         return keys.find(tx, key)
 
     async def telling() -> None:
-        records = Records.open(url, Reach(statement_seconds=statement_seconds))
+        records = Records.open(url, ConnectionOptions(statement_seconds=statement_seconds))
         with records.writing() as tx:
             _, key = keys.create(tx, "甲", "read")
         lookups = KeyLookup(records, seconds)

@@ -68,7 +68,7 @@ def _last_lines(program: str, *arguments: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-@pytest.mark.parametrize("module", ["qianxun", "qianxun.engine.engine", "qianxun.index.embedded.index"])
+@pytest.mark.parametrize("module", ["qianxun", "qianxun.engine.engine", "qianxun.index.embedded.backend"])
 def test_what_is_imported_for_a_search_has_no_part_in_other_work(module: str) -> None:
     assert _last_lines(f"import sys, {module}; {LOADED}") == ["loaded: []"]
 

@@ -11,7 +11,7 @@ from qianxun import Document, Engine
 from qianxun.core.errors import BadSettings, ModelUnavailable, NotFound, PluginError
 from qianxun.engine.model_catalog import ModelCatalog
 from qianxun.engine.settings import ChatSettings, IndexSettings, RerankSettings, Settings, Vectorization
-from qianxun.index.embedded.index import EmbeddedBackend
+from qianxun.index.embedded.backend import EmbeddedBackend
 from tests.installed_plugins import Install, install
 
 __all__ = ["install"]
@@ -37,7 +37,7 @@ class Reranker:
 def create(name, **options): return Reranker(name, options)
 """
 INDEX = """
-from qianxun.index.embedded.index import create as _create
+from qianxun.index.embedded.backend import create as _create
 def create(root, exact_limit, url): return _create(root=root / "theirs", exact_limit=exact_limit)
 """
 

@@ -15,7 +15,15 @@ from qianxun.core.errors import BadInput, ModelUnavailable
 from qianxun.core.ingest_types import Labels
 from qianxun.core.types import Document
 from qianxun.engine.admin import sync as gone_files
-from qianxun.engine.admin.sync import FEW, Doubt, Dropped, is_missing, missing_ids, path_below, remove_missing
+from qianxun.engine.admin.sync import (
+    FEW,
+    NotRemoved,
+    RemovalReport,
+    is_missing,
+    missing_ids,
+    path_below,
+    remove_missing,
+)
 from qianxun.engine.blocking import BlockingEngine, open_blocking
 from qianxun.ingest.sources import document_id
 from tests.indexing.opened import FailingEmbedding
@@ -44,7 +52,9 @@ class Followed:
         self.write(*names)
         assert not self.rag.add(self.base, [self.folder]).refused
 
-    def drop(self, *others: Path, user: str = "", among: Collection[str] | None = None, sure: bool = False) -> Dropped:
+    def drop(
+        self, *others: Path, user: str = "", among: Collection[str] | None = None, sure: bool = False
+    ) -> RemovalReport:
         told = gone_files.Followed(others or [self.folder], user_id=user)
         return self.rag.run(remove_missing(self.rag.engine, self.base, told, among=among, sure=sure))
 
@@ -63,7 +73,7 @@ def followed(rag: BlockingEngine, tmp_path: Path) -> Followed:
     return Followed(rag, base.id, tmp_path / "资料")
 
 
-def names(dropped: Dropped) -> list[str]:
+def names(dropped: RemovalReport) -> list[str]:
     return [each.path.name for each in dropped.removed]
 
 
@@ -81,7 +91,7 @@ def test_deleted_and_renamed_files_go_and_cannot_be_found(followed: Followed) ->
     }
     found = followed.rag.retrieve(followed.base, "琥珀").found
     assert {each.chunk.doc_name for each in found} == {"新乙.txt", "丙.txt"}
-    assert followed.drop() == Dropped()
+    assert followed.drop() == RemovalReport()
 
 
 def test_documents_of_other_folders_and_of_no_file_stay(followed: Followed, tmp_path: Path) -> None:
@@ -106,7 +116,7 @@ def test_a_file_that_is_there_but_cannot_be_taken_in_is_not_gone(followed: Follo
     (followed.folder / "乙.txt").unlink()
     (followed.folder / "乙.txt").symlink_to(followed.folder / "不在.txt")
     assert followed.rag.add(followed.base, [followed.folder]).refused
-    assert followed.drop() == Dropped()
+    assert followed.drop() == RemovalReport()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root looks into everything")
@@ -114,7 +124,7 @@ def test_what_cannot_be_looked_at_is_not_gone(followed: Followed) -> None:
     followed.add("子/甲.txt", "乙.txt")
     (followed.folder / "子").chmod(0)
     try:
-        assert followed.drop() == Dropped()
+        assert followed.drop() == RemovalReport()
         with pytest.raises(BadInput, match="读不了"):
             followed.drop(followed.folder / "子", sure=True)
     finally:
@@ -136,7 +146,7 @@ def test_an_empty_folder_is_doubted_unless_the_caller_is_sure(followed: Followed
     shutil.rmtree(followed.folder)
     (followed.folder / "子").mkdir(parents=True)
     (followed.folder / ".not_mounted").touch()
-    assert followed.drop() == Dropped((), (Doubt(followed.folder, 2, 2, "empty"),))
+    assert followed.drop() == RemovalReport((), (NotRemoved(followed.folder, 2, 2, "empty"),))
     assert followed.held == {"甲.txt", "乙.txt"}
     assert names(followed.drop(sure=True)) == ["乙.txt", "甲.txt"]
 
@@ -156,7 +166,7 @@ def test_most_of_a_folder_is_doubted_few_documents_are_not(followed: Followed, t
     followed.add(*(f"盘/{number}.txt" for number in range(FEW + 1)), "甲.txt")
     shutil.move(followed.folder / "盘", tmp_path / "盘")
     (followed.folder / "盘").mkdir()
-    assert followed.drop().doubts == (Doubt(followed.folder, FEW + 1, FEW + 2, "most"),)
+    assert followed.drop().doubts == (NotRemoved(followed.folder, FEW + 1, FEW + 2, "most"),)
     followed.write("盘/0.txt")
     assert len(followed.drop().removed) == FEW
 
@@ -201,7 +211,7 @@ def test_a_folder_that_is_named_itself_is_doubted_by_itself(followed: Followed) 
     (followed.folder / "0.txt").unlink()
     for folders in ((followed.folder, inner), (inner, followed.folder, followed.folder)):
         dropped = followed.drop(*folders)
-        assert dropped.doubts == (Doubt(inner, 3, 3, "empty"),)
+        assert dropped.doubts == (NotRemoved(inner, 3, 3, "empty"),)
     assert followed.held == {"0.txt", "1.txt", "2.txt", *(f"{number}.txt" for number in range(1, 9))}
     assert len(followed.rag.documents(followed.base)) == 11
 
@@ -210,7 +220,7 @@ def test_what_a_program_left_is_no_file_of_the_folder(followed: Followed) -> Non
     followed.add("甲.txt")
     (followed.folder / "甲.txt").unlink()
     followed.write("Thumbs.db", ".stfolder/标记", "~$甲.docx")
-    assert followed.drop().doubts == (Doubt(followed.folder, 1, 1, "empty"),)
+    assert followed.drop().doubts == (NotRemoved(followed.folder, 1, 1, "empty"),)
 
 
 def test_what_goes_away_after_the_first_look_stays_until_the_next(followed: Followed) -> None:
@@ -222,7 +232,7 @@ def test_what_goes_away_after_the_first_look_stays_until_the_next(followed: Foll
     assert followed.held == {"乙.txt", "丙.txt"}
     before = followed.gone
     followed.write("乙.txt")  # back in time
-    assert followed.drop(among=before) == Dropped()
+    assert followed.drop(among=before) == RemovalReport()
 
 
 def test_a_renamed_file_is_found_by_its_old_name_until_it_can_be_by_the_new(tmp_path: Path) -> None:
@@ -233,7 +243,7 @@ def test_a_renamed_file_is_found_by_its_old_name_until_it_can_be_by_the_new(tmp_
         (followed.folder / "甲.txt").rename(followed.folder / "新甲.txt")
         model.error = ModelUnavailable("嵌入服务停了", hint="稍后再试")
         followed.add()
-        assert followed.drop().doubts == (Doubt(followed.folder, 1, 3, "waiting"),)
+        assert followed.drop().doubts == (NotRemoved(followed.folder, 1, 3, "waiting"),)
         found = rag.retrieve(followed.base, "琥珀", mode="fulltext").found
         assert {each.chunk.doc_name for each in found} == {"甲.txt", "乙.txt"}
         model.error = None
@@ -248,7 +258,7 @@ def test_the_documents_of_another_owner_stay(followed: Followed) -> None:
     followed.rag.add(followed.base, [followed.folder / "丙.txt"], labels=Labels(user_id="张"))
     for name in ("甲.txt", "丙.txt"):
         (followed.folder / name).unlink()
-    assert followed.drop(user="李") == Dropped()
+    assert followed.drop(user="李") == RemovalReport()
     assert names(followed.drop(user="张")) == ["丙.txt"]
     assert names(followed.drop()) == ["甲.txt"]
 
@@ -270,7 +280,7 @@ def test_a_way_back_out_of_a_link_is_not_followed(followed: Followed, tmp_path: 
     (taken,) = (each for each in followed.rag.documents(followed.base) if each.name == "丁.txt")
     assert [each.text for each in followed.rag.chunks(followed.base, taken.doc_id)] == ["丁"]
     (tmp_path / "同").symlink_to(followed.folder)
-    assert followed.drop(tmp_path / "同") == Dropped()  # a link is a name like another
+    assert followed.drop(tmp_path / "同") == RemovalReport()  # a link is a name like another
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from qianxun.core.errors import BadInput
 from qianxun.core.evaluation_types import Case, Relevant
 from qianxun.core.types import Attributes, Chunk
-from qianxun.evaluation.cases import Labels, first_relevant, is_in, ranked, read_cases, write_cases
+from qianxun.evaluation.cases import Labels, first_relevant, is_still_there, ranked, read_cases, write_cases
 from qianxun.evaluation.metrics import measured
 
 TEXT = (
@@ -32,28 +32,28 @@ def cut(size: int, overlap: int = 0) -> list[Chunk]:
 @pytest.mark.parametrize(("size", "overlap"), [(20, 0), (30, 10), (45, 0), (60, 20), (200, 0)])
 def test_a_passage_is_found_however_the_document_is_cut(size: int, overlap: int) -> None:
     passage = TEXT[: TEXT.index("第十三条")]
-    labels = Labels.of(Case("住院付多少", (Relevant("手册", passage),)))
-    relevant = [piece.text for piece in cut(size, overlap) if labels.of_chunk(piece)]
+    labels = Labels.of_case(Case("住院付多少", (Relevant("手册", passage),)))
+    relevant = [piece.text for piece in cut(size, overlap) if labels.fitting(piece)]
     assert relevant
     assert relevant[0].startswith("第十二条")
     assert all("异地就医" not in text or len(text) > 100 for text in relevant)
 
 
 def test_the_same_words_in_another_document_are_not_the_passage() -> None:
-    labels = Labels.of(Case("问", (Relevant("手册", TEXT[:40]),)))
-    assert labels.of_chunk(chunk(TEXT[:40], doc_id="别处")) == []
+    labels = Labels.of_case(Case("问", (Relevant("手册", TEXT[:40]),)))
+    assert labels.fitting(chunk(TEXT[:40], doc_id="别处")) == []
 
 
 def test_blanks_and_marks_do_not_matter_and_a_short_passage_counts() -> None:
-    labels = Labels.of(Case("问", (Relevant("手册", "85%"), Relevant("手册", "| 比例 | 报销上限 |"))))
-    assert labels.of_chunk(chunk("住院为 85 %")) == []
-    assert labels.of_chunk(chunk("比例\t报销上限")) == ["label:1"]
-    assert labels.of_chunk(chunk("８５")) == []
-    assert Labels.of(Case("问", (Relevant("手册", "85%"),))).of_chunk(chunk("85")) == ["label:0"]
+    labels = Labels.of_case(Case("问", (Relevant("手册", "85%"), Relevant("手册", "| 比例 | 报销上限 |"))))
+    assert labels.fitting(chunk("住院为 85 %")) == []
+    assert labels.fitting(chunk("比例\t报销上限")) == ["label:1"]
+    assert labels.fitting(chunk("８５")) == []
+    assert Labels.of_case(Case("问", (Relevant("手册", "85%"),))).fitting(chunk("85")) == ["label:0"]
 
 
 def test_whole_documents_rank_where_their_best_chunk_does() -> None:
-    labels = Labels.of(Case("问", (Relevant("甲"), Relevant("乙", grade=2))))
+    labels = Labels.of_case(Case("问", (Relevant("甲"), Relevant("乙", grade=2))))
     found = [
         chunk("一", 0, "丙"),
         chunk("二", 1, "丙"),
@@ -67,7 +67,7 @@ def test_whole_documents_rank_where_their_best_chunk_does() -> None:
 
 
 def test_a_wrong_chunk_of_the_right_document_takes_a_place() -> None:
-    labels = Labels.of(Case("问", (Relevant("手册", TEXT[:44]),)))
+    labels = Labels.of_case(Case("问", (Relevant("手册", TEXT[:44]),)))
     pieces = cut(44)
     assert ranked(labels, [pieces[1], pieces[2], pieces[0]]) == [
         "chunk:c_1001_手册_1",
@@ -78,10 +78,10 @@ def test_a_wrong_chunk_of_the_right_document_takes_a_place() -> None:
 
 
 def test_a_passage_that_is_gone_is_known_to_be() -> None:
-    assert is_in(Relevant("手册", TEXT[:44]), cut(30))
-    assert is_in(Relevant("手册"), cut(30))
-    assert not is_in(Relevant("手册", "本办法自二〇二六年起废止，由新的办法代替。"), cut(30))
-    assert not is_in(Relevant("手册"), [])
+    assert is_still_there(Relevant("手册", TEXT[:44]), cut(30))
+    assert is_still_there(Relevant("手册"), cut(30))
+    assert not is_still_there(Relevant("手册", "本办法自二〇二六年起废止，由新的办法代替。"), cut(30))
+    assert not is_still_there(Relevant("手册"), [])
 
 
 def test_a_set_comes_back_from_a_folder_as_it_went(tmp_path: Path) -> None:

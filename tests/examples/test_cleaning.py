@@ -14,7 +14,7 @@ from qianxun.examples.files.cleaning import (
     MOST_CHARACTERS,
     MOST_TAGS,
     BadExample,
-    Draft,
+    ExampleDraft,
     clean,
     field_of,
     grade_of,
@@ -133,7 +133,7 @@ def test_headings_are_known_in_both_languages(heading: Any, field: str) -> None:
 
 def test_a_clean_row_is_a_draft() -> None:
     row = {"user_input": " 问 ", "agent_response": "答", "tags": "a，b", "quality_grade": "良好", "notes": "秘密"}
-    assert clean(row) == Draft("问", "答", ("a", "b"), "良好")
+    assert clean(row) == ExampleDraft("问", "答", ("a", "b"), "良好")
 
 
 @pytest.mark.parametrize(

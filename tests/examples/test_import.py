@@ -22,7 +22,7 @@ from qianxun.engine.example_library import (
     insert_record_examples,
 )
 from qianxun.examples import insert as keeping
-from qianxun.examples.importing import Double, Rejected, import_file
+from qianxun.examples.importing import DuplicateRow, Rejected, import_file
 from qianxun.examples.insert import Inserted, vectorize, vectorize_text
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES
 from qianxun.examples.store import ExampleStore
@@ -93,7 +93,10 @@ def test_the_same_words_twice_in_a_file_are_stored_once_and_told(store: ExampleS
     report = import_file(path, store)
     (row,) = stored(store)
     assert row.tags == ["先"]
-    assert report.doubles == (Double("qa_examples", 3, "qa_examples", 2), Double("QA示例", 2, "qa_examples", 2))
+    assert report.doubles == (
+        DuplicateRow("qa_examples", 3, "qa_examples", 2),
+        DuplicateRow("QA示例", 2, "qa_examples", 2),
+    )
     assert len(stored(store, "greeting_examples")) == 1  # the same words in another category are another example
 
 

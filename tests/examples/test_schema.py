@@ -28,7 +28,7 @@ from qianxun.examples.schema import (
 )
 from qianxun.examples.store import HEAD, MIGRATIONS, ExampleStore, downgrade, stamp_of, upgrade
 from qianxun.records.database.open import connect, sqlite_url
-from qianxun.records.database.server import Reach
+from qianxun.records.database.server import ConnectionOptions
 from qianxun.testing.scripted import HashEmbedding
 from tests.examples.conftest import stored
 from tests.examples.libraries import MODEL, fill
@@ -231,7 +231,7 @@ def test_a_table_of_somebody_elses_is_left_alone(store: ExampleStore) -> None:
 
 
 def test_a_schema_of_its_own_sees_no_library_beside_it(postgres_url: str) -> None:
-    public, own = connect(postgres_url), connect(postgres_url, Reach(schema="own"))
+    public, own = connect(postgres_url), connect(postgres_url, ConnectionOptions(schema="own"))
     try:
         first = ExampleStore(public, "gd2502_", MODEL)
         first.prepare()

@@ -26,8 +26,7 @@ from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
 from qianxun.core.options import SearchChoices
 from qianxun.core.types import Document, Eq
 from qianxun.doors.client import Client
-from qianxun.doors.frameworks import bridge as reach
-from qianxun.doors.frameworks import engine_loop
+from qianxun.doors.frameworks import callers, engine_caller
 from qianxun.doors.frameworks.langchain import QianxunRetriever
 from qianxun.doors.frameworks.recall import OPTIONS
 from qianxun.engine.engine import Engine
@@ -107,7 +106,7 @@ def test_an_engine_of_an_unknown_loop_can_only_be_awaited(held: Library) -> None
 def test_threads_that_wait_for_a_loop_that_waits_for_them_are_told(
     held: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_loop, "ROUND_SECONDS", 0.3)
+    monkeypatch.setattr(engine_caller, "ROUND_SECONDS", 0.3)
 
     async def story(engine: Engine) -> str:
         own = QianxunRetriever(rag=engine, knowledge_base="医保")
@@ -119,7 +118,7 @@ def test_threads_that_wait_for_a_loop_that_waits_for_them_are_told(
 
 
 def test_a_twin_of_a_client_ends_with_its_retriever(held: Library) -> None:
-    own = reach.ClientReach(Client(held.url))
+    own = callers.ClientCaller(Client(held.url))
     assert QianxunRetriever(rag=own, knowledge_base="医保").invoke(QUESTION)
     assert own._twin is not None
     thread = own._twin.thread
@@ -331,7 +330,7 @@ def test_fields_can_be_configured_for_a_call_without_another_connection(retrieve
     configurable = retriever.configurable_fields(top_k=ConfigurableField(id="top_k"))
     assert len(configurable.invoke(QUESTION, {"configurable": {"top_k": 1}})) == 1
     assert len(configurable.invoke(QUESTION)) > 1
-    if isinstance(retriever.rag, reach.ClientReach):
+    if isinstance(retriever.rag, callers.ClientCaller):
         twin = retriever.rag._twin
         configurable.invoke(QUESTION, {"configurable": {"top_k": 2}})
         assert retriever.rag._twin is twin

@@ -27,8 +27,7 @@ from qianxun.core.codec.passage import passage_text
 from qianxun.core.errors import BadFilter, BadInput, BadQuery, NotFound
 from qianxun.core.types import Document, Eq
 from qianxun.doors.client import Client
-from qianxun.doors.frameworks import bridge as reach
-from qianxun.doors.frameworks import engine_loop
+from qianxun.doors.frameworks import callers, engine_caller
 from qianxun.doors.frameworks.llamaindex import NOT_FOR_MODELS, QianxunRetriever, RecallDegraded
 from qianxun.engine.engine import Engine
 from tests.frameworks.reached import QUESTION, Library, library
@@ -41,7 +40,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
 
 
 @pytest.fixture(params=["blocking", "client"])
-def rag(request: pytest.FixtureRequest, held: Library) -> reach.Rag:
+def rag(request: pytest.FixtureRequest, held: Library) -> callers.Rag:
     return held.rag if request.param == "blocking" else Client(held.url)
 
 
@@ -57,7 +56,7 @@ def expected(held: Library, query: str = QUESTION, **options: Any) -> list[tuple
 # ── from everywhere ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_the_engine_finds_is_found_sync_and_async_and_in_a_loop(held: Library, rag: reach.Rag) -> None:
+def test_what_the_engine_finds_is_found_sync_and_async_and_in_a_loop(held: Library, rag: callers.Rag) -> None:
     retriever = QianxunRetriever(rag, "医保")
 
     async def inside() -> list[list[NodeWithScore]]:
@@ -87,7 +86,7 @@ def test_an_engine_is_awaited_on_its_loop_and_waited_for_elsewhere(held: Library
 
 
 def test_a_fusion_that_blocks_the_engines_loop_is_told_of_it(held: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_loop, "ROUND_SECONDS", 0.3)
+    monkeypatch.setattr(engine_caller, "ROUND_SECONDS", 0.3)
 
     async def story(engine: Engine) -> str:
         own = QianxunRetriever(engine, "医保")
@@ -109,16 +108,16 @@ def test_a_fusion_that_blocks_the_engines_loop_is_told_of_it(held: Library, monk
         {"doc_ids": ["手册"], "fusion": "rrf", "fuzzy": False},
     ],
 )
-def test_the_options_are_those_of_the_engine(held: Library, rag: reach.Rag, options: dict[str, Any]) -> None:
+def test_the_options_are_those_of_the_engine(held: Library, rag: callers.Rag, options: dict[str, Any]) -> None:
     assert told(QianxunRetriever(rag, "医保", **options).retrieve(QUESTION)) == expected(held, **options)
 
 
-def test_a_filter_may_be_written_as_in_a_request(held: Library, rag: reach.Rag) -> None:
+def test_a_filter_may_be_written_as_in_a_request(held: Library, rag: callers.Rag) -> None:
     found = QianxunRetriever(rag, "医保", where={"content_type": ["notice"]}).retrieve(QUESTION)
     assert [each.metadata["doc_id"] for each in found] == ["通知"]
 
 
-def test_what_cannot_be_asked_is_an_error_and_not_an_empty_list(rag: reach.Rag) -> None:
+def test_what_cannot_be_asked_is_an_error_and_not_an_empty_list(rag: callers.Rag) -> None:
     with pytest.raises(BadInput, match="similarity_top_k"):
         QianxunRetriever(rag, "医保", similarity_top_k=3)  # type: ignore[call-arg]
     with pytest.raises(BadFilter, match="没有可过滤的字段"):
@@ -148,7 +147,7 @@ def test_a_deleted_document_is_not_returned_any_more(held: Library) -> None:
 # ── what is told ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_node_tells_programs_everything_and_models_what_they_can_use(held: Library, rag: reach.Rag) -> None:
+def test_a_node_tells_programs_everything_and_models_what_they_can_use(held: Library, rag: callers.Rag) -> None:
     found = next(each for each in QianxunRetriever(rag, "医保").retrieve(QUESTION) if "85%" in each.text)
     node = found.node
     assert isinstance(node, TextNode)
@@ -176,7 +175,7 @@ class Heard(BaseEventHandler):
         self.events.append(event)
 
 
-def test_a_recall_without_a_part_of_it_says_so_everywhere(rag: reach.Rag, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_recall_without_a_part_of_it_says_so_everywhere(rag: callers.Rag, caplog: pytest.LogCaptureFixture) -> None:
     heard, dispatcher = Heard(), get_dispatcher()
     dispatcher.add_event_handler(heard)
     try:
@@ -201,7 +200,7 @@ def test_callbacks_hear_of_it(held: Library) -> None:
 # ── in query engines ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_query_engine_answers_from_it_through_postprocessors(held: Library, rag: reach.Rag) -> None:
+def test_a_query_engine_answers_from_it_through_postprocessors(held: Library, rag: callers.Rag) -> None:
     lowest = expected(held)[0][2]
     engine = RetrieverQueryEngine.from_args(
         QianxunRetriever(rag, "医保"),
@@ -215,7 +214,7 @@ def test_a_query_engine_answers_from_it_through_postprocessors(held: Library, ra
 
 
 @pytest.mark.parametrize("use_async", [True, False])
-def test_a_fusion_rewards_what_several_found_however_each_scored_it(rag: reach.Rag, use_async: bool) -> None:
+def test_a_fusion_rewards_what_several_found_however_each_scored_it(rag: callers.Rag, use_async: bool) -> None:
     both = [QianxunRetriever(rag, "医保"), QianxunRetriever(rag, "医保", mode="fulltext")]
     fused = QueryFusionRetriever(
         [*both],
@@ -233,7 +232,7 @@ def test_a_fusion_rewards_what_several_found_however_each_scored_it(rag: reach.R
     assert {each.node_id: each.score for each in fused.retrieve(QUESTION)} == pytest.approx(wanted)
 
 
-def test_it_is_a_tool_for_agents(rag: reach.Rag) -> None:
+def test_it_is_a_tool_for_agents(rag: callers.Rag) -> None:
     tool = RetrieverTool.from_defaults(QianxunRetriever(rag, "医保"), name="medical", description="查医保手册")
     assert "住院报销比例为 85%" in tool.call(QUESTION).content
     assert "住院报销比例为 85%" in asyncio.run(tool.acall(QUESTION)).content

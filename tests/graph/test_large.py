@@ -62,10 +62,10 @@ def test_a_question_after_a_write_is_answered_from_the_graph_and_the_write(tmp_p
             kb = await _library(engine)
             before = await asked(engine, kb, "蓝天科技有限公司由谁创立")
             assert not lag(before)
-            graph = (await engine.base(kb)).graph.whole
+            graph = (await engine.base(kb)).graph.latest
             await engine.add_documents(kb, [doc("丁", WRITTEN)])
             found = await asked(engine, kb, "白云软件有限公司由谁创立")
-            assert (await engine.base(kb)).graph.whole is graph  # nothing was derived again
+            assert (await engine.base(kb)).graph.latest is graph  # nothing was derived again
             assert found.results[0].chunk.doc_id == "丁"
             assert "graph" in found.results[0].arms
             assert lag(found)
@@ -83,10 +83,10 @@ def test_nothing_of_a_deleted_document_is_shown(tmp_path: Path, mode: str) -> No
             kb = await _library(engine)
             question = "老舍创立的蓝天科技有限公司和鲁迅"
             assert names(await asked(engine, kb, question, mode)) >= {"蓝天科技有限公司", "鲁迅"}
-            graph = (await engine.base(kb)).graph.whole
+            graph = (await engine.base(kb)).graph.latest
             await engine.delete_document(kb, "乙")
             found = await asked(engine, kb, question, mode)
-            assert (await engine.base(kb)).graph.whole is graph
+            assert (await engine.base(kb)).graph.latest is graph
             assert "乙" not in {result.chunk.doc_id for result in found.results}
             assert "鲁迅" in names(found)
             assert not names(found) & {"老舍", "蓝天科技有限公司", "北京", "巴金", "成都"}

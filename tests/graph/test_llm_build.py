@@ -175,7 +175,7 @@ def test_a_service_that_fails_midway_leaves_what_was_read_and_the_statistics(tmp
             await engine.add_documents(kb, plants(range(8)))
             await engine.graph(kb)  # the statistics have read everything
             base = await engine.base(kb)
-            base.reader.rest(0)
+            base.reader.pause(0)
             done = await asyncio.wait_for(extract_with_model(base), 60)
             assert done.read == 2
             assert done.failed + done.left == 6
@@ -376,7 +376,7 @@ def test_a_running_engine_has_its_model_read_what_comes_and_rests_after_an_outag
             await asyncio.sleep(0.2)  # ten looks
             assert len(service.requests) == asked  # it is let alone for a while
             is_down.clear()
-            base.reader.rest(0)
+            base.reader.pause(0)
             await until(lambda: read_by_model(base) == 5)
 
     with chat_service(answers) as service, pytest.MonkeyPatch.context() as patch:

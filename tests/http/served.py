@@ -23,7 +23,7 @@ from qianxun.doors.http.listener import bound, url_of
 from qianxun.doors.http.serve import Server
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
-from qianxun.records import keys
+from qianxun.records.secrets import keys
 from qianxun.testing.scripted import HashEmbedding
 from tests.preloaded import Popen
 

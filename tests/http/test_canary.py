@@ -21,7 +21,7 @@ import httpx
 import pytest
 
 from qianxun.models.remote import http as model_http
-from qianxun.records.sealing import Sealing
+from qianxun.records.secrets.sealing import Sealing
 from tests.http.asking import asking
 from tests.http.served import issue, revoke
 from tests.http.vendor import DIMENSION, TRADES, Counter, Mood, Vendor, vendor

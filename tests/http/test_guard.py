@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from qianxun.doors.http.middleware import guard
 from qianxun.doors.http.middleware.guard import Guard, _BodyMemory, is_loopback
-from qianxun.records.keys import Scope
+from qianxun.records.secrets.keys import Scope
 from tests.http.asking import word_of
 from tests.http.served import BASES, MODEL, Served, issue, revoke, serving, until
 

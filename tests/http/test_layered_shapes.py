@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from qianxun.core.codec.options import request_body
 from qianxun.core.codec.wire import read_layered, written_layered
 from qianxun.core.layered_types import MOST_CITED, Cited, CitedCell, LayeredRecall, cited_cells
-from qianxun.core.options import TablesOptions, request_body
+from qianxun.core.options import TablesOptions
 from qianxun.core.types import EVERYTHING, Eq, Table
 from tests.layered.recalls import ANSWER, CITED, COLUMNS, DECLINED, TABLES, TEXTS
 

@@ -308,7 +308,7 @@ def test_the_other_numbers_are_told_while_the_database_is_away(tmp_path: Path, m
 
 
 def test_the_manual_names_every_number_and_no_other() -> None:
-    manual = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "operations" / "observability.md").read_text("utf-8")
     table = manual.split("<!-- metrics:")[1].split("\n\n")[0]
     told = re.findall(r"`((?:rag|http)_[a-z_]+)", table)
     families = [family for family in Metrics().registry.collect() if not family.name.startswith("process_")]

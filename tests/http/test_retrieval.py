@@ -11,9 +11,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qianxun.core.codec.options import search_body
 from qianxun.core.codec.wire import read_recall, written_recall
 from qianxun.core.filters import FIELDS
-from qianxun.core.options import search_body, search_options
+from qianxun.core.options import search_options
 from qianxun.core.types import EVERYTHING, Document, Eq, Found, In, Not, Or, Range
 from qianxun.doors.http.native.retrieval import Retrieved
 from qianxun.doors.http.request_models import Search

@@ -25,8 +25,9 @@ from qianxun.doors.cli import main
 from qianxun.doors.http.listener import bound
 from qianxun.doors.http.serve import serve
 from qianxun.engine.settings import load
-from qianxun.records import Records, bases, keys
+from qianxun.records import Records, bases
 from qianxun.records.database.open import sqlite_url
+from qianxun.records.secrets import keys
 from tests.http.served import BASES, Served, running, serving, until
 from tests.http.test_concurrency import GatedQueries, search
 
@@ -212,7 +213,7 @@ def test_nobody_is_answered_before_it_is_known_which_indexes_are_to_be_opened(
 ) -> None:
     """Else it would call itself ready, and then unready again."""
     happened: list[str] = []
-    listed = bases.of_all_tenants
+    listed = bases.across_tenants
 
     def slowly(tx: Connection) -> tuple[KnowledgeBase, ...]:
         time.sleep(0.3)
@@ -223,7 +224,7 @@ def test_nobody_is_answered_before_it_is_known_which_indexes_are_to_be_opened(
         happened.append("listening")
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(bases, "of_all_tenants", slowly)
+    monkeypatch.setattr(bases, "across_tenants", slowly)
     chosen = {"data": str(tmp_path), "service.port": 0, "vectorization.model": "none"}
     asyncio.run(serve(load(environment={}, arguments=chosen, folder=tmp_path), listening))
     assert happened == ["listed", "listening"]

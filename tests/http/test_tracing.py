@@ -20,7 +20,7 @@ from qianxun.doors.http.middleware.connection import HEAD_BYTES
 from qianxun.doors.http.middleware.metrics import Metrics
 from qianxun.doors.http.middleware.trace_ids import Parent, parent_of, trace_id
 from qianxun.doors.http.middleware.tracing import Tracing
-from qianxun.records import keys
+from qianxun.records.secrets import keys
 from qianxun.testing.scripted import HashEmbedding
 from tests.http.served import serving
 from tests.http.watched import SPAN, TRACE, TRACEPARENT, client, logged, real_app, small_app

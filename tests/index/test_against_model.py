@@ -32,7 +32,7 @@ from qianxun.core.types import (
     VectorField,
     matches,
 )
-from qianxun.index.embedded.index import create
+from qianxun.index.embedded.backend import create
 from qianxun.testing.index_material import STAMP, keys_of, unit
 
 WORDS = [f"词{number}" for number in range(12)]

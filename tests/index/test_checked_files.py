@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from qianxun.core.errors import IndexUnusable
-from qianxun.index.embedded import checked_files, keywords
+from qianxun.index.embedded import checked_files
 from qianxun.index.embedded.checked_files import check_in_turns
+from qianxun.index.embedded.keywords import checksums
 from tests.index.test_damage import ask_again, make
 
 SIZES = {"a": 40, "b": 30, "c": 90, "d": 10}
@@ -68,13 +69,13 @@ def test_a_large_index_opens_without_reading_all_of_it(tmp_path: Path, monkeypat
     right = asyncio.run(make(tmp_path))
     monkeypatch.setattr(checked_files, "BYTES_PER_OPENING", 0)
     read: list[str] = []
-    footer_agrees = keywords._footer_agrees
+    footer_agrees = checksums._footer_agrees
 
     def counted(path: Path) -> bool:
         read.append(path.name)
         return footer_agrees(path)
 
-    monkeypatch.setattr(keywords, "_footer_agrees", counted)
+    monkeypatch.setattr(checksums, "_footer_agrees", counted)
     assert asyncio.run(ask_again(tmp_path)) == right
     every = set(read)
     assert len(read) == len(every) > 0

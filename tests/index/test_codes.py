@@ -14,8 +14,8 @@ from qianxun.core.errors import IndexUnusable
 from qianxun.core.ports import Index
 from qianxun.core.types import Attributes, Eq, IndexBatch, IndexEntry, IndexStamp, Vectors
 from qianxun.index.embedded import codes
+from qianxun.index.embedded.backend import create
 from qianxun.index.embedded.extents import STATE, sealed, unsealed
-from qianxun.index.embedded.index import create
 from qianxun.testing.index_material import STAMP, keys_of, unit
 
 WIDE = IndexStamp(model="测试模型", dimension=64, analysis="1")
@@ -37,7 +37,7 @@ def files(folder: Path, pattern: str) -> list[Path]:
     return sorted(folder.rglob(pattern))
 
 
-def coded(rows: Vectors) -> codes.Coded:
+def coded(rows: Vectors) -> codes.CodedRows:
     centers = codes.centers_of(rows)
     return codes.coded(centers, codes.encode(centers, rows), few=0)
 

@@ -9,8 +9,9 @@ import pytest
 
 from qianxun.core.ports import IndexBackend
 from qianxun.core.types import IndexBatch, Terms
+from qianxun.index.embedded.backend import EmbeddedBackend, create
 from qianxun.index.embedded.extents import State
-from qianxun.index.embedded.index import EmbeddedBackend, EmbeddedIndex, Options, create
+from qianxun.index.embedded.index import EmbeddedIndex, Options
 from qianxun.testing.index_conformance import IndexConformance
 from qianxun.testing.index_material import STAMP, entry
 

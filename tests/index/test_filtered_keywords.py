@@ -12,8 +12,8 @@ import pytest
 
 from qianxun.core.types import Attributes, Eq, Filter, In, IndexBatch, IndexEntry, IndexStamp, Range, Ranking, Terms
 from qianxun.index import shared
-from qianxun.index.embedded import keywords
-from qianxun.index.embedded.index import create
+from qianxun.index.embedded.backend import create
+from qianxun.index.embedded.keywords import search, tantivy_index
 
 ROWS = 1_500
 WORDS = [f"词{number}" for number in range(30)]
@@ -55,10 +55,10 @@ def test_sifted_or_looked_up_or_in_ranges(
 ) -> None:
     usual = answers(tmp_path / "usual")
     assert sum(len(ranking.keys) for ranking in usual) > 1_000
-    monkeypatch.setattr(keywords, "LARGE", 100)
-    monkeypatch.setattr(keywords, "LONG", 5)
+    monkeypatch.setattr(search, "LARGE", 100)
+    monkeypatch.setattr(search, "LONG", 5)
     for name, number in (("SET_PER_CUBE_ROOT", few), ("STRETCHES", stretches)):
-        monkeypatch.setattr(keywords, name, number)
+        monkeypatch.setattr(search, name, number)
     for ranking, same in zip(answers(tmp_path / "other"), usual, strict=True):
         assert ranking.keys.tolist() == same.keys.tolist()
         assert np.array_equal(ranking.scores, same.scores)
@@ -76,7 +76,7 @@ def test_a_character_of_a_large_base_is_left_out_earlier() -> None:
 @pytest.mark.parametrize(("rows", "share", "is_set"), [(10_000, 2, False), (10_000, 50, True), (1_000_000, 10, False)])
 def test_many_rows_of_a_small_base_are_sifted(rows: int, share: int, is_set: bool) -> None:
     allowed = np.arange(rows) % share == 0
-    assert keywords._is_set(allowed, rows // share) is is_set
+    assert search._is_set(allowed, rows // share) is is_set
 
 
 class Searcher:
@@ -98,9 +98,9 @@ def test_where_fewer_pass_than_were_expected_no_more_is_fetched_than_it_takes() 
     rows = np.arange(10_000)
     allowed = (rows % 100 == 0) & (rows >= 2_500)  # a hundredth, but none of the first hits
     searcher = Searcher(rows.tolist())
-    view = keywords.KeywordView(None, searcher, len(rows))
-    sieve = keywords.Sieve(rows, allowed, few=None, share=0.01)
-    slots, scores = keywords._search(view, None, 30, sieve)
+    view = tantivy_index.KeywordView(None, searcher, len(rows))
+    sieve = search.Sieve(rows, allowed, few=None, share=0.01)
+    slots, scores = search._search(view, None, 30, sieve)
     assert slots.tolist()[:30] == list(range(2_500, 5_500, 100))
     assert scores.tolist() == sorted(scores.tolist(), reverse=True)
     first, second = searcher.fetched

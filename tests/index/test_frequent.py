@@ -10,7 +10,7 @@ import pytest
 from qianxun.core.ports import Index
 from qianxun.core.types import Attributes, IndexBatch, IndexEntry, IndexStamp, Terms
 from qianxun.index import shared
-from qianxun.index.embedded.index import create
+from qianxun.index.embedded.backend import create
 from qianxun.testing.index_material import keys_of
 
 ABOUT = Attributes("文档")

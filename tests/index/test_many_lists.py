@@ -12,7 +12,7 @@ import pytest
 from qianxun.core.ports import Index
 from qianxun.core.types import EVERYTHING, Attributes, Eq, Filter, IndexBatch, IndexEntry, IndexStamp, Vectors
 from qianxun.index.embedded import codes
-from qianxun.index.embedded.index import create
+from qianxun.index.embedded.backend import create
 from qianxun.testing.index_material import keys_of
 
 WIDE = IndexStamp(model="测试模型", dimension=64, analysis="1")
@@ -171,5 +171,5 @@ def test_of_lists_that_have_grown_fewer_are_read(
     lists: int, passing: int, probes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    coded = codes.Coded(np.zeros((lists, 1), np.float32), (codes.Part(None, 1_000_000),))
+    coded = codes.CodedRows(np.zeros((lists, 1), np.float32), (codes.CodePart(None, 1_000_000),))
     assert coded._probes(200, passing) == probes

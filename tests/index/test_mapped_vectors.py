@@ -12,7 +12,8 @@ import pytest
 from qianxun.core.ports import Index
 from qianxun.core.types import Attributes, IndexBatch, IndexEntry, IndexStamp
 from qianxun.index.embedded import store
-from qianxun.index.embedded.index import EmbeddedIndex, create
+from qianxun.index.embedded.backend import create
+from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.index.embedded.precision import SINGLE
 
 STAMP = IndexStamp(model="测试模型", dimension=64, analysis="1")

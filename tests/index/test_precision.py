@@ -13,8 +13,9 @@ import pytest
 from qianxun.core.ports import Index
 from qianxun.core.types import Attributes, Eq, IndexBatch, IndexEntry, IndexStamp, Ranking, Vectors
 from qianxun.index.embedded import precision, products, store, vectors
+from qianxun.index.embedded.backend import create
 from qianxun.index.embedded.extents import STATE, sealed, unsealed
-from qianxun.index.embedded.index import EmbeddedIndex, create
+from qianxun.index.embedded.index import EmbeddedIndex
 from qianxun.index.embedded.precision import HALF, SINGLE, Precision
 from qianxun.index.embedded.reader import create_reader
 

@@ -26,7 +26,7 @@ from qianxun.core.types import (
     Terms,
 )
 from qianxun.index import shared
-from qianxun.index.embedded import index as embedded
+from qianxun.index.embedded import backend as embedded
 from qianxun.index.milvus import index as milvus
 from qianxun.index.milvus import terms as milvus_terms
 from qianxun.index.postgres import check as postgres_check

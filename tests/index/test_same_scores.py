@@ -28,10 +28,12 @@ from qianxun.core.types import (
 )
 from qianxun.index import shared
 from qianxun.index.embedded import index as embedded
-from qianxun.index.embedded import keywords, live_scores
+from qianxun.index.embedded.backend import create
+from qianxun.index.embedded.extents import load_state
 from qianxun.index.embedded.index import EmbeddedIndex
+from qianxun.index.embedded.keywords import live_scores, search
 from qianxun.index.embedded.reader import create_reader
-from qianxun.index.embedded.store import TOKENS
+from qianxun.index.embedded.rows import TOKENS
 
 STAMP = IndexStamp("", 0, "1")
 VOCABULARY = [*"医保报销比例住院发票抬头的一是在不了有和人这中大为上个国我", "医保", "报销", "住院", "比例", "发票"]
@@ -95,7 +97,7 @@ async def answers(index: EmbeddedIndex, seed: int, number: int = 60) -> Answers:
 
 
 async def built(folder: Path, entries: Sequence[IndexEntry], dead_least: int = 1_000) -> EmbeddedIndex:
-    index = await embedded.create(folder, dead_least=dead_least).build(1, STAMP)
+    index = await create(folder, dead_least=dead_least).build(1, STAMP)
     assert isinstance(index, EmbeddedIndex)
     if entries:
         await index.apply(IndexBatch(1, (), tuple(entries)))
@@ -164,7 +166,7 @@ def test_also_once_segments_have_merged(tmp_path: Path) -> None:
 def test_a_process_that_only_reads_scores_alike(tmp_path: Path, small_sizes: None) -> None:
     async def story() -> None:
         work = Work(random.Random(8))
-        backend = embedded.create(tmp_path)
+        backend = create(tmp_path)
         worked = await backend.build(1, STAMP)
         await backend.switch(1, worked)
         for _ in range(12):
@@ -231,9 +233,7 @@ def test_rows_of_an_earlier_version_are_scored_as_it_did(tmp_path: Path) -> None
         state = index._state
         embedded.save_state(index.folder, state.without([TOKENS]))
         (index.folder / state.folder / TOKENS).unlink()
-        opened = EmbeddedIndex(
-            index.folder, embedded.load_state(index.folder), embedded.Options(), index._recently_used
-        )
+        opened = EmbeddedIndex(index.folder, load_state(index.folder), embedded.Options(), index._recently_used)
         later = tuple(IndexEntry(key, key, "医保 发票", "发", None, Attributes("乙")) for key in (2, 3))
         await opened.apply(IndexBatch(2, (), later))
         await opened.apply(IndexBatch(3, (3,), ()))
@@ -263,7 +263,7 @@ def test_a_term_that_occurs_more_often_than_a_list_has_room_for(tmp_path: Path) 
         rankings = [await index.match(Terms(("报",)), 5) for index in (worked, fresh)]
         assert rankings[0].scores.tolist() == rankings[1].scores.tolist()
         assert len(set(rankings[0].scores.tolist())) == 5
-        assert keywords.count(worked._keyword_view()[1], Terms(("报",))).words == {"报": 6}
+        assert search.count(worked._keyword_view()[1], Terms(("报",))).words == {"报": 6}
         for index in (worked, fresh):
             await index.close()
 

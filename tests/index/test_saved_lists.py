@@ -11,8 +11,8 @@ from qianxun.core.errors import IndexUnusable
 from qianxun.core.ports import Index
 from qianxun.core.types import IndexBatch
 from qianxun.index.embedded import codes, saved_lists, store
+from qianxun.index.embedded.backend import create
 from qianxun.index.embedded.extents import Extent
-from qianxun.index.embedded.index import create
 from tests.index.test_many_lists import FEW, ROWS, WIDE, _lists_as_of_a_large_base, clustered, entry, story
 
 __all__ = ["_lists_as_of_a_large_base"]  # a fixture
@@ -49,7 +49,7 @@ def test_saved_lists_are_used_and_give_the_same_answers(tmp_path: Path, monkeypa
     sorted_rows: list[int] = []
     make = codes._part
 
-    def counted(centers: codes.Centers, given: bytes, start: int) -> codes.Part:
+    def counted(centers: codes.Centers, given: bytes, start: int) -> codes.CodePart:
         part = make(centers, given, start)
         sorted_rows.append(part.rows)
         return part

@@ -9,8 +9,8 @@ import pytest
 
 from qianxun.core.types import Document
 from qianxun.engine.engine import Engine
-from qianxun.index.embedded import keywords, saved_postings
 from qianxun.index.embedded.index import EmbeddedIndex
+from qianxun.index.embedded.keywords import postings, saved_postings, tantivy_index
 from tests.indexing.opened import opened
 
 LIBRARY = [
@@ -34,13 +34,13 @@ def saved(folder: Path) -> Path:
 def test_lists_are_read_once_and_used_where_they_are_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saved_postings, "LEAST", 1)
     read: list[tuple[str, int]] = []
-    whole = keywords._read_postings
+    whole = postings._read_postings
 
-    def noted(view: keywords.KeywordView, members: object, name: str, term: str, first: int) -> object:
+    def noted(view: tantivy_index.KeywordView, members: object, name: str, term: str, first: int) -> object:
         read.append((term, first))
         return whole(view, members, name, term, first)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(keywords, "_read_postings", noted)
+    monkeypatch.setattr(postings, "_read_postings", noted)
 
     async def story() -> None:
         async with opened(tmp_path) as (engine, kb):

@@ -13,9 +13,10 @@ import pytest
 from qianxun.core.ports import Index
 from qianxun.core.types import And, Attributes, Eq, Filter, In, IndexBatch, IndexEntry, IndexStamp, Not, Range, matches
 from qianxun.index.embedded import facts, store
+from qianxun.index.embedded.backend import create
 from qianxun.index.embedded.extents import STATE, sealed, unsealed
 from qianxun.index.embedded.facts import FACT, REPEAT
-from qianxun.index.embedded.index import EmbeddedIndex, create
+from qianxun.index.embedded.index import EmbeddedIndex
 
 STAMP = IndexStamp(model="", dimension=0, analysis="1")
 DOCUMENTS = 400

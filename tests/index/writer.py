@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import qianxun.index
 from qianxun.core.ports import IndexBackend
 from qianxun.core.types import Attributes, IndexBatch, IndexEntry
-from qianxun.index.embedded.index import create
+from qianxun.index.embedded.backend import create
 from qianxun.testing.index_material import STAMP, unit
 
 DOCUMENTS = 7

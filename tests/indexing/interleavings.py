@@ -24,7 +24,7 @@ from qianxun.core.options import Mode
 from qianxun.core.types import EVERYTHING, And, Document, Eq, Filter, In, Not, Or, QAPair, Range, Recall
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
-from qianxun.records.documents import LONGEST_WAIT
+from qianxun.records.document_retries import LONGEST_WAIT
 from qianxun.records.schema import DocumentRow
 from tests.answer.plain_model import MoodyEmbedding, PlainModel, Weather
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from qianxun.core.options import Mode
 from qianxun.core.ports import EmbeddingModel
-from qianxun.core.types import EVERYTHING, Document, Filter, Vectors
+from qianxun.core.types import EVERYTHING, Document, Filter, Recall, Vectors
 from qianxun.engine.engine import Engine
 from qianxun.testing.scripted import HashEmbedding
+
+T = TypeVar("T")
 
 NAME = "医保"
 MODEL = "fake-64"
@@ -26,6 +30,27 @@ async def opened(
     async with Engine.open(folder, models=held, background=background) as engine:
         known = [base.id for base in await engine.knowledge_bases()]
         yield engine, known[0] if known else (await engine.create_knowledge_base(NAME, model=model)).id
+
+
+class OpenedLibrary:
+    """A base with documents, opened once for the tests of a module that only read."""
+
+    def __init__(self, folder: Path, library: Sequence[Document], *models: EmbeddingModel, model: str = MODEL) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.context = opened(folder, *models, model=model)
+        self.engine, self.kb = self.run(self.context.__aenter__())
+        self.run(self.engine.add_documents(self.kb, library))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    def close(self) -> None:
+        self.run(self.context.__aexit__(None, None, None))
+        self.run(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+    def ask(self, query: str, **options: Any) -> Recall:
+        return self.run(self.engine.retrieve(self.kb, query, **options))
 
 
 async def found(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from qianxun.records import documents
+from qianxun.records import document_heads, documents
 from tests.indexing.interleavings import Interleavings
 from tests.sampling import share
 
@@ -42,7 +42,7 @@ def test_the_machine_catches_a_delete_that_is_undone_by_a_late_event(monkeypatch
     """
     honest = documents._outcome
 
-    def forgetful(submission: object, head: documents.Head, retry: bool) -> object:
+    def forgetful(submission: object, head: document_heads.Head, retry: bool) -> object:
         outcome, generation = honest(submission, head, retry)  # type: ignore[arg-type]
         return ("updated", head.generation + 1) if outcome == "stale" else (outcome, generation)
 

@@ -10,7 +10,9 @@ from qianxun.core.types import Block, Column, Heading, Paragraph, ParsedFile, Ta
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.parse.pages.reflow import reflow
 from qianxun.ingest.tables.cells import day, money, number, percent, read_column, unit_of
-from qianxun.ingest.tables.grid import Cell, flow, read_table, render
+from qianxun.ingest.tables.grid import Cell, flow
+from qianxun.ingest.tables.read_table import read_table
+from qianxun.ingest.tables.render import render
 
 
 @pytest.mark.parametrize(

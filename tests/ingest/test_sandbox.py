@@ -27,7 +27,7 @@ from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.pool import ParserPool, RawText
 from qianxun.ingest.sandbox.serial import from_json, to_json
 from qianxun.ingest.sandbox.text_messages import TextReader, messages_of
-from qianxun.ingest.tables.described import read_content
+from qianxun.ingest.tables.from_metadata import read_content
 
 LIMITS = ParseLimits()
 GOOD = "医保报销比例：住院85%。"

@@ -24,10 +24,11 @@ from qianxun.engine.engine import Engine
 from qianxun.engine.example_library import insert_greeting_examples, insert_qa_examples
 from qianxun.engine.settings import Settings, load
 from qianxun.examples.schema import models
-from qianxun.records import Records, bases, graph, keys
+from qianxun.records import Records, bases, graph
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.schema import Base, ChunkRow, DocumentRow, SearchCountRow, TermRow, UserModelRow
-from qianxun.records.sealing import Sealing
+from qianxun.records.secrets import keys
+from qianxun.records.secrets.sealing import Sealing
 from qianxun.testing.scripted import HashEmbedding
 
 MODEL = HashEmbedding()
@@ -220,7 +221,7 @@ def test_a_target_that_has_something_in_it_is_left_alone(tmp_path: Path, migrate
     with pytest.raises(AlreadyThere, match="knowledge_bases"):
         copy_records(source, target, lambda _: None)
     with target.reading() as tx:
-        assert [base.name for base in bases.of_all_tenants(tx)] == ["原有的"]
+        assert [base.name for base in bases.across_tenants(tx)] == ["原有的"]
     source.close()
     target.close()
 

@@ -43,8 +43,8 @@ def test_every_answer_is_that_of_the_records(base: Opened) -> None:
 def test_another_state_of_the_records_begins_anew() -> None:
     cache = TableCache(3)
     cache.table_of[1] = 2
-    assert cache.at(3) is cache
-    assert not cache.at(4).table_of
+    assert cache.for_state(3) is cache
+    assert not cache.for_state(4).table_of
 
 
 def test_what_is_made_of_a_table_is_made_once() -> None:
@@ -55,5 +55,5 @@ def test_what_is_made_of_a_table_is_made_once() -> None:
         return made
 
     cache = TableCache(1)
-    assert cache.made("a", make) is cache.made("a", make)
+    assert cache.once("a", make) is cache.once("a", make)
     assert len(made) == 1

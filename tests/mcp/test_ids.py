@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from qianxun.core.errors import BadInput
-from qianxun.doors.mcp.ids import Place, document_id, local_address, own_url, read_id, service_address
+from qianxun.doors.mcp.ids import PassageId, document_id, local_address, own_url, read_id, service_address
 from qianxun.records.chunks import chunk_id
 
 IDS = (
@@ -28,16 +28,16 @@ IDS = (
 @pytest.mark.parametrize("doc_id", IDS)
 def test_an_id_leads_back_to_its_document_whatever_that_is_called(doc_id: str) -> None:
     for base in (1, 1001, 10**18 - 1):
-        assert read_id(document_id(base, doc_id)) == Place(base, doc_id)
-        assert read_id(local_address(base, doc_id)) == Place(base, doc_id)
-        assert read_id(chunk_id(base, doc_id, 12)) == Place(base, doc_id, 12)
+        assert read_id(document_id(base, doc_id)) == PassageId(base, doc_id)
+        assert read_id(local_address(base, doc_id)) == PassageId(base, doc_id)
+        assert read_id(chunk_id(base, doc_id, 12)) == PassageId(base, doc_id, 12)
 
 
 def test_slashes_and_underscores_belong_to_the_document() -> None:
-    assert read_id("1001/制度/2024/差旅.md") == Place(1001, "制度/2024/差旅.md")
-    assert read_id("1001/c_7_x_1") == Place(1001, "c_7_x_1")
-    assert read_id("c_1001_c_7_x_1_3") == Place(1001, "c_7_x_1", 3)
-    assert read_id(" 1001/手册.md") == Place(1001, "手册.md")
+    assert read_id("1001/制度/2024/差旅.md") == PassageId(1001, "制度/2024/差旅.md")
+    assert read_id("1001/c_7_x_1") == PassageId(1001, "c_7_x_1")
+    assert read_id("c_1001_c_7_x_1_3") == PassageId(1001, "c_7_x_1", 3)
+    assert read_id(" 1001/手册.md") == PassageId(1001, "手册.md")
 
 
 @pytest.mark.parametrize(

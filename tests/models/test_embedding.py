@@ -7,7 +7,7 @@ import pytest
 
 from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.types import Vector, Vectors
-from qianxun.engine.named_models import EmbeddingEngine
+from qianxun.engine.standalone_models import EmbeddingEngine
 from qianxun.models import RemoteEndpoint, open_embedding
 from qianxun.models.remote.embedding import RemoteEmbedding
 from qianxun.testing.scripted import HashEmbedding

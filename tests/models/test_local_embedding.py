@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput, BadModelReply, HashMismatch, ModelUnavailable, NotFound
 from qianxun.core.ports import EmbeddingModel
-from qianxun.engine.named_models import EmbeddingEngine
+from qianxun.engine.standalone_models import EmbeddingEngine
 from qianxun.models import card, open_embedding
 from qianxun.models.local.embedding import LocalEmbedding, _cut
 from tests.shared import BGE_SMALL, MODELS, needs_model

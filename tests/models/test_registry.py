@@ -24,7 +24,7 @@ from qianxun.models.registry import Registry
 from qianxun.models.remote.url_policy import UrlPolicy
 from qianxun.records import Records
 from qianxun.records.database.open import sqlite_url
-from qianxun.records.sealing import Sealing
+from qianxun.records.secrets.sealing import Sealing
 from tests.answer.asked import FakeChat
 from tests.models.embedding_service import (
     DIMENSION,

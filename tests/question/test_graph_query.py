@@ -6,7 +6,7 @@ import pytest
 
 from qianxun.question.graph_query import GraphQuery, graph_query, units_of
 from qianxun.text.chinese import Analyser
-from qianxun.text.synonyms import of_user
+from qianxun.text.synonyms import user_thesaurus
 
 ANALYSER = Analyser()
 
@@ -65,7 +65,7 @@ def test_a_lone_character_counts_for_less_than_a_word() -> None:
 
 
 def test_a_bases_own_synonyms_are_heard() -> None:
-    own = of_user([["掌门", "董事长"]])
+    own = user_thesaurus([["掌门", "董事长"]])
     assert graph_query("甲公司的掌门是谁", ANALYSER, own).fit("董事长").share > 0.9
     assert asked("甲公司的掌门是谁").fit("董事长").share < 0.5
 

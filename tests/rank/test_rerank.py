@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qianxun.core.errors import BadInput, BadModelReply
 from qianxun.core.types import Found
-from qianxun.engine.named_models import Reranker
+from qianxun.engine.standalone_models import Reranker
 from qianxun.rank.rerank import RerankCache, ResultRanker, rank_results, reranked
 from qianxun.testing.scripted import ScriptedReranker
 from tests.rank.results import found

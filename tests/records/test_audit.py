@@ -9,10 +9,11 @@ from sqlalchemy import delete, text, update
 
 from qianxun.core.governance.actor import acting_as
 from qianxun.core.types import Document, Submission
-from qianxun.records import Records, bases, documents, keys
+from qianxun.records import Records, bases, documents
 from qianxun.records.database.open import sqlite_url
 from qianxun.records.governance import audit
 from qianxun.records.schema import AuditRow
+from qianxun.records.secrets import keys
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,6 @@ PARTS = (Piece(0, CUT, CONTENT[:CUT]), Piece(CUT, len(CONTENT), CONTENT[CUT:]))
 UNDER_A_HEADER = Piece(CUT, len(CONTENT), CONTENT[CUT:], lead="项目 | 比例\n")
 ELSEWHERE = Piece(0, CUT, "另一段文字。")  # as an edited one
 LONG = "长" * (SHORT + 1)
-
-
-@pytest.fixture
-def records(records_url: str) -> Iterator[Records]:
-    opened = Records.open(records_url)
-    yield opened
-    opened.close()
 
 
 def stored(tx: Connection, content: str, *pieces: Piece) -> int:
@@ -68,11 +60,11 @@ def test_every_reader_finds_the_text_wherever_it_is(
         assert {key: one.text for key, one in chunks.by_keys(tx, base, keys).items()} == dict(
             zip(keys, texts, strict=True)
         )
-        assert [one.text for one in chunks.of_document(tx, base, "d")] == texts
+        assert [one.text for one in chunks.document_chunks(tx, base, "d")] == texts
         assert [one.text for one in chunks.page(tx, base, "", 0, 10)] == texts
         assert [one.text for one in graph.unread(tx, base, "statistical:1", 0, 10)] == texts
         assert chunks.damaged_keys(tx, keys) == []
-        assert [row.text for row in chunk_texts.of_version(tx, 1, 1)] == texts
+        assert [row.text for row in chunk_texts.rows_of_version(tx, 1, 1)] == texts
 
 
 @pytest.mark.parametrize(("sets", "seen"), [((0,), [piece.text for piece in PARTS]), ((5,), [])])
@@ -82,7 +74,7 @@ def test_a_principal_reads_the_texts_of_what_it_may_see(
     with records.writing() as tx:
         base = stored(tx, CONTENT, *PARTS)
     with records.reading() as tx, restricting(tx, sets):
-        assert [one.text for one in chunks.of_document(tx, base, "d")] == seen
+        assert [one.text for one in chunks.document_chunks(tx, base, "d")] == seen
         assert {one.text for one in chunks.by_keys(tx, base, [1, 2]).values()} == set(seen)
         assert [text for _, text in terms.texts(tx, base, 0)] == seen
 
@@ -123,7 +115,7 @@ def test_rows_of_an_earlier_program_are_read_as_they_are(records: Records) -> No
         for key, text in terms.texts(tx, base, 0):
             tx.execute(update(ChunkRow).where(ChunkRow.key == key).values(text=text))
         assert own_texts(tx) == [piece.text for piece in PARTS]
-        assert [one.text for one in chunks.of_document(tx, base, "d")] == [piece.text for piece in PARTS]
+        assert [one.text for one in chunks.document_chunks(tx, base, "d")] == [piece.text for piece in PARTS]
         assert list(checksums.damaged_rows(tx, base)) == []
 
 

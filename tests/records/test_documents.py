@@ -24,7 +24,7 @@ from qianxun.core.types import (
     TableSpan,
     Text,
 )
-from qianxun.records import Records, bases, chunks, documents, listing, outbox
+from qianxun.records import Records, bases, chunks, document_heads, document_retries, documents, listing, outbox
 from qianxun.records.database.counters import allocate
 
 
@@ -59,7 +59,7 @@ def accept(tx: Connection, *submissions: Submission) -> list[tuple[str, int]]:
 
 
 def texts(tx: Connection, doc_id: str = "d") -> list[str]:
-    return [chunk.text for chunk in chunks.of_document(tx, KB, doc_id)]
+    return [chunk.text for chunk in chunks.document_chunks(tx, KB, doc_id)]
 
 
 def test_knowledge_bases_are_numbered_from_1001_and_names_are_taken_once(records: Records) -> None:
@@ -89,7 +89,7 @@ def test_a_rolled_back_transaction_leaves_nothing(records: Records) -> None:
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     with records.reading() as tx:
-        assert documents.heads(tx, KB, ["d"]) == {}
+        assert document_heads.heads(tx, KB, ["d"]) == {}
         assert chunks.count(tx, KB) == outbox.depth(tx, KB) == 0
 
 
@@ -97,7 +97,7 @@ def test_a_prepared_document_is_whole_in_one_transaction(records: Records) -> No
     with records.writing() as tx:
         (accepted,) = documents.accept(tx, KB, [offer("住院报销比例为85%", ready=True)])
     with records.reading() as tx:
-        (chunk,) = chunks.of_document(tx, KB, "d")
+        (chunk,) = chunks.document_chunks(tx, KB, "d")
         assert (chunk.chunk_id, chunk.key) == ("c_1001_d_0", accepted.chunk_keys[0])
         assert chunk.text == "住院报销比例为85%"
         (row,) = outbox.pending(tx, KB, 0, 10)
@@ -126,7 +126,7 @@ def test_the_old_version_serves_until_the_new_one_is_completed(records: Records)
         accept(tx, offer("旧版", ready=True))
         accept(tx, offer("新版"))
         assert texts(tx) == ["旧版"]
-        key = documents.heads(tx, KB, ["d"])["d"].key
+        key = document_heads.heads(tx, KB, ["d"])["d"].key
         documents.complete(tx, KB, [(key, 2, prepared("新版"))])
         assert texts(tx) == ["新版"]
         assert chunks.count(tx, KB) == 2  # the old rows stay until the index has let go of them
@@ -138,7 +138,7 @@ def test_the_old_version_serves_until_the_new_one_is_completed(records: Records)
 def test_work_overtaken_by_a_newer_version_or_a_delete_changes_nothing(records: Records) -> None:
     with records.writing() as tx:
         accept(tx, offer("一"))
-        key = documents.heads(tx, KB, ["d"])["d"].key
+        key = document_heads.heads(tx, KB, ["d"])["d"].key
         accept(tx, offer("二"))
         assert documents.complete(tx, KB, [(key, 1, prepared("一"))]) == {}
         documents.remove(tx, KB, "d")
@@ -191,23 +191,23 @@ def test_a_time_to_try_again_that_a_clock_ahead_noted_has_come(records: Records)
     now = datetime.now(UTC)
     with records.writing() as tx:
         accept(tx, offer("一"))
-        key = documents.heads(tx, KB, ["d"])["d"].key
-        documents.fail(tx, key, 1, "模型不可用", now + timedelta(days=1))
-        assert documents.retries(tx, now) == {KB: now}
-        assert documents.enqueue_retries(tx, KB, now) == 1
+        key = document_heads.heads(tx, KB, ["d"])["d"].key
+        document_retries.fail(tx, key, 1, "模型不可用", now + timedelta(days=1))
+        assert document_retries.next_attempts(tx, now) == {KB: now}
+        assert document_retries.enqueue_due(tx, KB, now) == 1
 
 
 def test_a_failed_document_is_retried_when_due_and_then_quarantined(records: Records) -> None:
     now = datetime.now(UTC)
     with records.writing() as tx:
         accept(tx, offer("一"))
-        key = documents.heads(tx, KB, ["d"])["d"].key
-        documents.fail(tx, key, 1, "模型不可用", now + timedelta(seconds=5))
-        assert documents.retries(tx, now) == {KB: now + timedelta(seconds=5)}
-        assert documents.enqueue_retries(tx, KB, now) == 0
-        assert documents.enqueue_retries(tx, KB, now + timedelta(seconds=6)) == 1
+        key = document_heads.heads(tx, KB, ["d"])["d"].key
+        document_retries.fail(tx, key, 1, "模型不可用", now + timedelta(seconds=5))
+        assert document_retries.next_attempts(tx, now) == {KB: now + timedelta(seconds=5)}
+        assert document_retries.enqueue_due(tx, KB, now) == 0
+        assert document_retries.enqueue_due(tx, KB, now + timedelta(seconds=6)) == 1
         assert outbox.pending(tx, KB, 1, 10)[0].is_unprepared
-        documents.fail(tx, key, 1, "向量含有非数", None)
+        document_retries.fail(tx, key, 1, "向量含有非数", None)
         state = listing.state(tx, KB, "d")
         assert (state.status, state.attempts, state.reason) == ("quarantined", 2, "向量含有非数")
         assert accept(tx, offer("一")) == [("updated", 2)]  # offering it again tries again
@@ -241,26 +241,26 @@ def test_what_waits_is_known_for_the_bases_of_all_tenants(records: Records) -> N
     with records.writing() as tx:
         other = bases.create(tx, "医保", tenant="甲方").id
         bases.create(tx, "空", tenant="乙方")
-        assert (outbox.busy(tx), outbox.depth_of_all(tx), documents.retries(tx, now)) == (set(), 0, {})
+        assert (outbox.busy(tx), outbox.depth_of_all(tx), document_retries.next_attempts(tx, now)) == (set(), 0, {})
         accept(tx, offer("一"))
         documents.accept(tx, other, [offer("一", doc_id="x"), offer("二", doc_id="y")])
         assert (outbox.busy(tx), outbox.depth_of_all(tx)) == ({KB, other}, 3)
-        for late, (doc_id, head) in enumerate(documents.heads(tx, other, ["x", "y"]).items()):
+        for late, (doc_id, head) in enumerate(document_heads.heads(tx, other, ["x", "y"]).items()):
             assert doc_id in ("x", "y")
-            documents.fail(tx, head.key, 1, "模型不可用", now + timedelta(seconds=5 + late))
-        assert documents.retries(tx, now) == {other: now + timedelta(seconds=5)}
+            document_retries.fail(tx, head.key, 1, "模型不可用", now + timedelta(seconds=5 + late))
+        assert document_retries.next_attempts(tx, now) == {other: now + timedelta(seconds=5)}
         assert bases.tenants(tx, {KB, other, 9999}) == {KB: LOCAL_TENANT, other: "甲方"}
         bases.remove(tx, other, tenant="甲方")
-        assert (outbox.busy(tx), documents.retries(tx, now)) == ({KB}, {})
+        assert (outbox.busy(tx), document_retries.next_attempts(tx, now)) == ({KB}, {})
 
 
 def test_ids_that_no_database_holds_are_nowhere_of_record(records: Records) -> None:
     with records.writing() as tx:
         accept(tx, offer("一"))
         for doc_id in ("\ud800", "d\x00", ""):
-            assert documents.heads(tx, KB, [doc_id]) == {}
+            assert document_heads.heads(tx, KB, [doc_id]) == {}
             assert documents.remove(tx, KB, doc_id) is False
-            assert chunks.of_document(tx, KB, doc_id) == []
+            assert chunks.document_chunks(tx, KB, doc_id) == []
             assert listing.attributes(tx, KB, [doc_id]) == {}
             with pytest.raises(NotFound):
                 listing.state(tx, KB, doc_id)
@@ -301,5 +301,5 @@ def test_a_reason_may_quote_anything(records: Records) -> None:
     with records.writing() as tx:
         accept(tx, offer("一"))
         (row,) = outbox.pending(tx, KB, 0, 10)
-        documents.fail(tx, row.document_key, 1, "模型说：\x00\ud800", None)
+        document_retries.fail(tx, row.document_key, 1, "模型说：\x00\ud800", None)
         assert listing.state(tx, KB, "d").reason == "模型说：\ufffd?"

@@ -14,7 +14,7 @@ from qianxun.core.graph_types import Alias, Facts, Mention, StatedAlias, Stateme
 from qianxun.core.types import LOCAL_TENANT, Document, Piece, Prepared, Submission
 from qianxun.records import Records, bases, documents, graph
 from qianxun.records.database.open import sqlite_url
-from qianxun.records.graph import Read, Summary
+from qianxun.records.graph import ExtractedFacts, Summary
 from qianxun.records.rows import pack_facts, unpack_facts
 
 FACTS = Facts(
@@ -53,7 +53,7 @@ def _piece(text: str) -> Piece:
 def read_all(records: Records, kb: int, origin: str, facts: Facts = FACTS) -> int:
     with records.writing() as tx:
         page = graph.unread(tx, kb, origin, 0, 100)
-        return graph.write_facts(tx, kb, [Read(e.key, e.document_key, origin, e.digest, facts) for e in page])
+        return graph.write_facts(tx, kb, [ExtractedFacts(e.key, e.document_key, origin, e.digest, facts) for e in page])
 
 
 # ── as text ──────────────────────────────────────────────────────────────────────────────────────
@@ -98,7 +98,7 @@ def test_each_reader_reads_what_it_has_not_and_leaves_to_a_model_what_that_has_r
     assert read_all(records, kb, OLD) == 0
     with records.writing() as tx:
         first = graph.unread(tx, kb, MODEL, 0, 1)[0]
-        graph.write_facts(tx, kb, [Read(first.key, first.document_key, MODEL, first.digest, FACTS)])
+        graph.write_facts(tx, kb, [ExtractedFacts(first.key, first.document_key, MODEL, first.digest, FACTS)])
         assert graph.unread_count(tx, kb, MODEL) == 1
         assert graph.unread_count(tx, kb, NEW) == 1  # of another version, but not what the model has read
         assert graph.known(tx, kb, MODEL, [first.digest]) == {first.digest: FACTS}
@@ -118,7 +118,7 @@ def test_facts_go_with_their_chunk_and_cannot_come_after_it(records: Records) ->
         documents.remove(tx, kb, "d0")
         assert graph.state(tx, kb) != before
         assert len(graph.graph_chunks(tx, kb).keys) == 1
-        late = [Read(each.key, each.document_key, NEW, each.digest, FACTS) for each in page]
+        late = [ExtractedFacts(each.key, each.document_key, NEW, each.digest, FACTS) for each in page]
         assert graph.write_facts(tx, kb, late) == 1
         assert len(graph.orphans(tx, kb)) == 0
 
@@ -128,7 +128,12 @@ def test_nothing_is_read_of_another_base(records: Records) -> None:
     with records.writing() as tx:
         other = bases.create(tx, "别的", tenant="别人").id
         page = graph.unread(tx, kb, NEW, 0, 100)
-        assert graph.write_facts(tx, other, [Read(page[0].key, page[0].document_key, NEW, page[0].digest, FACTS)]) == 0
+        assert (
+            graph.write_facts(
+                tx, other, [ExtractedFacts(page[0].key, page[0].document_key, NEW, page[0].digest, FACTS)]
+            )
+            == 0
+        )
     read_all(records, kb, NEW)
     with records.reading() as tx:
         keys = graph.graph_chunks(tx, kb).keys.tolist()

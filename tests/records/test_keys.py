@@ -5,21 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from qianxun.core.errors import BadInput, NotFound
-from qianxun.records import Records, keys
+from qianxun.records import Records
+from qianxun.records.secrets import keys
 from tests.records.stored_bytes import stored_bytes
-
-
-@pytest.fixture
-def records(records_url: str) -> Iterator[Records]:
-    opened = Records.open(records_url)
-    yield opened
-    opened.close()
 
 
 def issue(records: Records, tenant: str = "甲", scope: keys.Scope = "write", name: str = "") -> tuple[keys.KeyRow, str]:
@@ -85,7 +78,7 @@ def test_an_unknown_key_cannot_be_revoked(records: Records) -> None:
 def test_any_live_speaks_of_keys_that_let_somebody_in(records: Records) -> None:
     def live() -> bool:
         with records.reading() as tx:
-            return keys.any_live(tx)
+            return keys.is_any_active(tx)
 
     assert not live()
     row, _ = issue(records)
@@ -98,7 +91,7 @@ def test_any_live_speaks_of_keys_that_let_somebody_in(records: Records) -> None:
 def test_any_ever_speaks_of_revoked_ones_too(records: Records) -> None:
     def ever() -> bool:
         with records.reading() as tx:
-            return keys.any_ever(tx)
+            return keys.was_any_created(tx)
 
     assert not ever()
     row, _ = issue(records)
@@ -131,7 +124,7 @@ def test_two_processes_that_write_wait_for_each_other(records: Records, records_
     def serve() -> None:
         try:
             with records.writing() as tx:
-                keys.any_live(tx)
+                keys.is_any_active(tx)
                 has_read.set()
                 threading.Event().wait(0.2)
                 keys.create(tx, "甲", "read")

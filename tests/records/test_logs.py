@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 from qianxun.core.errors import NotFound
 from qianxun.core.log_types import Feedback, LogCount, LogEntry, LogFilter
 from qianxun.core.types import LOCAL_TENANT, Degraded, Document, Piece, Prepared, StepTime, Submission, Text
-from qianxun.records import Records, bases, documents, logs, outbox
+from qianxun.records import Records, bases, document_heads, document_retries, documents, logs, outbox
 from qianxun.records.schema import RetrievalLogRow
 from tests.hypothesis_settings import SLOW_OR_SHARED, examples
 
@@ -166,9 +166,9 @@ def add(content: str, *, ready: bool = True) -> Any:
 
 
 def retry(tx: Connection) -> None:
-    key = documents.heads(tx, KB, ["d"])["d"]
-    documents.fail(tx, key.key, key.generation, "坏了", NOW)
-    assert documents.enqueue_retries(tx, KB, datetime.now(UTC)) == 1
+    key = document_heads.heads(tx, KB, ["d"])["d"]
+    document_retries.fail(tx, key.key, key.generation, "坏了", NOW)
+    assert document_retries.enqueue_due(tx, KB, datetime.now(UTC)) == 1
 
 
 WRITES: list[tuple[str, Any]] = [

@@ -20,13 +20,14 @@ from sqlalchemy.exc import DBAPIError
 from qianxun.core.errors import BadInput, BadSettings, FolderInUse, Overloaded, RecordsUnavailable
 from qianxun.core.types import Document, Submission
 from qianxun.examples.store import ExampleStore
-from qianxun.records import DEADLOCKS, Records, bases, documents, keys, listing
+from qianxun.records import DEADLOCKS, Records, bases, document_retries, documents, listing
 from qianxun.records.database import mysql
 from qianxun.records.database.mysql_errors import without_detail
 from qianxun.records.database.open import HEAD, connect, downgrade, migrate, missing_revisions, open_database
-from qianxun.records.database.server import Deadlocked, Reach
-from qianxun.records.documents import Head
+from qianxun.records.database.server import ConnectionOptions, Deadlocked
+from qianxun.records.document_heads import Head
 from qianxun.records.schema import Base, Counter, VersionRow
+from qianxun.records.secrets import keys
 from qianxun.testing.scripted import HashEmbedding
 from tests.integration.emptied import end_sessions
 from tests.records.certificates import write_certificate
@@ -73,9 +74,9 @@ def test_json_and_moments_come_back_to_the_letter(records: Records) -> None:
     assert list(stored.items()) == list(metadata.items())
     moment = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     with records.writing() as tx:
-        documents.fail(tx, 1, 1, "模型不在", moment)
+        document_retries.fail(tx, 1, 1, "模型不在", moment)
     with records.reading() as tx:
-        assert documents.retries(tx, moment - timedelta(seconds=1)) == {kb: moment}
+        assert document_retries.next_attempts(tx, moment - timedelta(seconds=1)) == {kb: moment}
 
 
 def test_what_is_longer_than_64_kilobytes_is_stored_whole(records: Records) -> None:
@@ -428,7 +429,7 @@ def test_connections_that_the_server_closed_for_idleness_are_replaced(records: R
 
 
 def test_a_statement_has_its_time_and_a_writer_more(migrated_mysql_url: str) -> None:
-    records = Records(connect(migrated_mysql_url, Reach(statement_seconds=0.2)))
+    records = Records(connect(migrated_mysql_url, ConnectionOptions(statement_seconds=0.2)))
     with pytest.raises(RecordsUnavailable, match="时间"), records.reading() as tx:
         tx.execute(text("SELECT sum(a.seq * b.seq) FROM seq_1_to_1000000 AS a, seq_1_to_1000000 AS b"))
     with records.writing() as tx:  # to remove a large base takes a while
@@ -455,7 +456,7 @@ def test_a_server_that_says_nothing_at_all_is_given_up(migrated_mysql_url: str) 
 
 def test_a_writer_that_waits_too_long_for_another_is_told_so(migrated_mysql_url: str) -> None:
     holding = Records.open(migrated_mysql_url)
-    waiting = Records(connect(migrated_mysql_url, Reach(statement_seconds=0.2)))
+    waiting = Records(connect(migrated_mysql_url, ConnectionOptions(statement_seconds=0.2)))
     with holding.writing() as tx:
         bases.create(tx, "一", tenant="甲")
         with pytest.raises(RecordsUnavailable, match="时间"):
@@ -467,7 +468,7 @@ def test_a_writer_that_waits_too_long_for_another_is_told_so(migrated_mysql_url:
 
 
 def test_when_all_connections_are_taken_the_next_is_told_to_come_again(migrated_mysql_url: str) -> None:
-    records = Records.open(migrated_mysql_url, Reach(pool_size=1, connect_seconds=0.1))
+    records = Records.open(migrated_mysql_url, ConnectionOptions(pool_size=1, connect_seconds=0.1))
     with records.reading(), pytest.raises(Overloaded, match="连接"):
         names(records)
     assert names(records) == []
@@ -530,7 +531,7 @@ def test_a_bad_address_is_a_bad_setting(url: str, said: str) -> None:
 
 def test_a_schema_is_postgresqls(mysql_url: str) -> None:
     with pytest.raises(BadSettings, match=r"records\.schema"):
-        connect(mysql_url, Reach(schema="one"))
+        connect(mysql_url, ConnectionOptions(schema="one"))
 
 
 def test_without_the_driver_the_extra_is_named() -> None:

@@ -19,12 +19,13 @@ from sqlalchemy.exc import DBAPIError
 
 from qianxun.core.errors import BadInput, BadSettings, FolderInUse, Overloaded, QianxunError, RecordsUnavailable
 from qianxun.core.types import Document, Submission
-from qianxun.records import Records, bases, documents, keys, listing
+from qianxun.records import Records, bases, documents, listing
 from qianxun.records.database.open import connect, open_database
-from qianxun.records.database.server import Reach
+from qianxun.records.database.server import ConnectionOptions
 from qianxun.records.database.statements import COPIED_FROM, insert_rows
-from qianxun.records.documents import Head
+from qianxun.records.document_heads import Head
 from qianxun.records.schema import Base, Counter
+from qianxun.records.secrets import keys
 from tests.integration.emptied import end_sessions
 from tests.servers.postgres import WITH_PASSWORD, Server, create_database, drop_database
 
@@ -221,7 +222,7 @@ def test_a_connection_that_dies_within_a_transaction_undoes_it(records: Records,
 
 
 def test_a_statement_has_its_time(migrated_postgres_url: str) -> None:
-    records = Records(connect(migrated_postgres_url, Reach(statement_seconds=0.1)))
+    records = Records(connect(migrated_postgres_url, ConnectionOptions(statement_seconds=0.1)))
     with pytest.raises(RecordsUnavailable, match="时间"), records.reading() as tx:
         tx.execute(text("SELECT pg_sleep(60)"))
     with records.writing() as tx:  # writers have more: to remove a large base takes a while
@@ -231,7 +232,7 @@ def test_a_statement_has_its_time(migrated_postgres_url: str) -> None:
 
 def test_a_writer_that_waits_too_long_for_another_is_told_so(migrated_postgres_url: str) -> None:
     holding = Records.open(migrated_postgres_url)
-    waiting = Records(connect(migrated_postgres_url, Reach(statement_seconds=0.2)))
+    waiting = Records(connect(migrated_postgres_url, ConnectionOptions(statement_seconds=0.2)))
     with holding.writing() as tx:
         bases.create(tx, "一", tenant="甲")
         with pytest.raises(RecordsUnavailable, match="时间"):
@@ -243,7 +244,7 @@ def test_a_writer_that_waits_too_long_for_another_is_told_so(migrated_postgres_u
 
 
 def test_when_all_connections_are_taken_the_next_is_told_to_come_again(migrated_postgres_url: str) -> None:
-    records = Records.open(migrated_postgres_url, Reach(pool_size=1, connect_seconds=0.1))
+    records = Records.open(migrated_postgres_url, ConnectionOptions(pool_size=1, connect_seconds=0.1))
     with records.reading(), pytest.raises(Overloaded, match="连接"):
         names(records)
     assert names(records) == []
@@ -362,7 +363,7 @@ def test_documents_are_listed_in_the_order_of_their_bytes(records: Records) -> N
 
 
 def test_two_schemas_of_one_database_know_nothing_of_each_other(postgres_url: str) -> None:
-    one, two = (Records.open(postgres_url, Reach(schema=name), alone=True) for name in ("qx_one", "qx_two"))
+    one, two = (Records.open(postgres_url, ConnectionOptions(schema=name), alone=True) for name in ("qx_one", "qx_two"))
     create_base(one, "一")
     create_base(two, "二")
     assert (names(one), names(two)) == (["一"], ["二"])
@@ -375,12 +376,12 @@ def test_a_schema_knows_nothing_of_what_is_in_public(postgres_url: str) -> None:
     """Another installation there, whose tables are the same, and the versions of anybody's migrations."""
     public = Records.open(postgres_url)
     create_base(public, "公共")
-    mine = Records.open(postgres_url, Reach(schema="qx_mine"))
+    mine = Records.open(postgres_url, ConnectionOptions(schema="qx_mine"))
     assert names(mine) == []
     create_base(mine, "自己")
     with public.writing() as tx:
         tx.exec_driver_sql("UPDATE alembic_version SET version_num = 'of another program'")
-    again = Records.open(postgres_url, Reach(schema="qx_mine"))
+    again = Records.open(postgres_url, ConnectionOptions(schema="qx_mine"))
     assert (names(public), names(again)) == (["公共"], ["自己"])
     for records in (public, mine, again):
         records.close()
@@ -389,7 +390,7 @@ def test_a_schema_knows_nothing_of_what_is_in_public(postgres_url: str) -> None:
 @pytest.mark.parametrize("schema", ["大", "a b", 'a"; DROP', "A", "a" * 64])
 def test_a_schema_has_a_plain_name(postgres_url: str, schema: str) -> None:
     with pytest.raises(BadSettings, match=r"records\.schema"):
-        connect(postgres_url, Reach(schema=schema))
+        connect(postgres_url, ConnectionOptions(schema=schema))
 
 
 def test_a_newer_database_is_refused(migrated_postgres_url: str) -> None:
@@ -410,7 +411,7 @@ def test_a_server_that_says_nothing_at_all_is_given_up(
     migrated_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It accepted the statement and hangs: its own time limit does not come either."""
-    records = Records.open(migrated_postgres_url, Reach(statement_seconds=1.0))
+    records = Records.open(migrated_postgres_url, ConnectionOptions(statement_seconds=1.0))
     with records.single_statement() as tx:
         session = tx.execute(text("SELECT pg_backend_pid()")).scalar_one()
         kind: Any = type(tx.connection.dbapi_connection)

@@ -40,5 +40,5 @@ def test_a_damaged_vector_is_not_given_out() -> None:
     flipped = bytes([stored[0], stored[1] ^ 1, *stored[2:]])
     assert sound_vector(key, flipped, checksum) is None
     endless = b"h" + np.full(512, np.inf, np.float16).tobytes()
-    assert sound_vector(7, endless, checksums.of_vector(7, endless)) is None
+    assert sound_vector(7, endless, checksums.vector_checksum(7, endless)) is None
     assert unpack_vector(b"ab") is None

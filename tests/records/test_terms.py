@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from sqlalchemy import Connection, func, select
@@ -13,13 +11,6 @@ from qianxun.records import Records, bases, documents, terms
 from qianxun.records.schema import TermRow
 
 TENANT = "local"
-
-
-@pytest.fixture
-def records(records_url: str) -> Iterator[Records]:
-    opened = Records.open(records_url)
-    yield opened
-    opened.close()
 
 
 def made(tx: Connection, name: str) -> int:

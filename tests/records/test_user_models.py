@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,15 @@ from sqlalchemy.exc import DBAPIError
 
 from qianxun.core.errors import BadInput, BadSettings, MissingExtra, NotFound
 from qianxun.core.model_types import NewModel, UserModel, check_key
-from qianxun.records import Records, bases, user_models
-from qianxun.records.sealing import Sealing
-from qianxun.records.user_models import SealedKey, checked, masked
+from qianxun.records import Records, bases
+from qianxun.records.secrets import user_models
+from qianxun.records.secrets.sealing import Sealing
+from qianxun.records.secrets.user_models import SealedKey, checked, masked
 from tests.records.stored_bytes import stored_bytes
 
 CANARY = "sk-canary-0123456789abcdef"
 NO_KEY = SealedKey(None, "")
 ROW = ("user_models", "甲", "1")
-
-
-@pytest.fixture
-def records(records_url: str) -> Iterator[Records]:
-    opened = Records.open(records_url)
-    yield opened
-    opened.close()
 
 
 def new(**told: Any) -> dict[str, Any]:
@@ -334,7 +327,7 @@ import sys
 sys.modules["cryptography"] = None
 from pathlib import Path
 from qianxun.core.errors import MissingExtra
-from qianxun.records.sealing import Sealing
+from qianxun.records.secrets.sealing import Sealing
 import qianxun.models.registry
 try:
     Sealing("", Path({str(tmp_path)!r}) / "secret.key").seal("k", ("a",))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qianxun import Document
-from qianxun.bases.lease import LeaseKeeper, Turn
+from qianxun.bases.lease import LeaseKeeper, WriteTurn
 from qianxun.core.errors import LeaseLost
 from qianxun.core.types import IndexBatch
 from qianxun.index.postgres import tables
@@ -91,7 +91,7 @@ def stop_before_writing(base: Any) -> tuple[asyncio.Event, asyncio.Event]:
     reached, resume, apply = asyncio.Event(), asyncio.Event(), base.index.apply
     renewed = LeaseKeeper._renewed
 
-    def stopped(keeper: LeaseKeeper, turn: Turn) -> bool:
+    def stopped(keeper: LeaseKeeper, turn: WriteTurn) -> bool:
         return renewed(keeper, turn) if keeper is not base.lease or resume.is_set() else True
 
     async def late(batch: IndexBatch) -> None:

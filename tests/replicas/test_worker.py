@@ -15,7 +15,7 @@ from qianxun.core.errors import BadSettings
 from qianxun.doors.http.serve import check_background
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
-from qianxun.engine.wiring import in_background
+from qianxun.engine.wiring import run_alongside
 from tests.http.served import BASES, serving
 from tests.replicas.engines import found, replicas
 
@@ -50,7 +50,7 @@ def test_a_worker_learns_from_what_others_have_written(tmp_path: Path, postgres_
     async def story() -> None:
         async with replicas(tmp_path, postgres_url, 2, background=False) as (one, two):
             base = (await one.create_knowledge_base("医保")).id
-            async with in_background(*two._works("worker")):
+            async with run_alongside(*two._works("worker")):
                 await asyncio.sleep(0.5)
                 await one.add_documents(base, [Document("甲", "住院费用报销比例。")])
                 async with asyncio.timeout(60):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import product
 from pathlib import Path
@@ -32,15 +32,14 @@ from qianxun.core.types import (
     Or,
     QAPair,
     Range,
-    Recall,
     matches,
 )
 from qianxun.engine.engine import Engine
-from qianxun.records import documents
+from qianxun.records import document_retries
 from qianxun.retrieve.explain import filter_text, loosened
 from qianxun.testing.scripted import HashEmbedding
 from tests.hypothesis_settings import SLOW_OR_SHARED, examples
-from tests.indexing.opened import FailingEmbedding, doc, opened
+from tests.indexing.opened import FailingEmbedding, OpenedLibrary, doc, opened
 
 T = TypeVar("T")
 
@@ -68,26 +67,10 @@ LIBRARY = [
 ]
 
 
-class Room:
-    """A base that is opened once for the tests that only read."""
-
+class Room(OpenedLibrary):
     def __init__(self, folder: Path, library: Sequence[Document], *models: Any, model: str = "fake-64") -> None:
-        self.loop = asyncio.new_event_loop()
-        self.context = opened(folder, *models, model=model)
-        self.engine, self.kb = self.run(self.context.__aenter__())
-        self.run(self.engine.add_documents(self.kb, library))
+        super().__init__(folder, library, *models, model=model)
         self.chunks = [chunk for each in library for chunk in self.run(self.engine.chunks(self.kb, each.id))]
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
-
-    def close(self) -> None:
-        self.run(self.context.__aexit__(None, None, None))
-        self.run(self.loop.shutdown_default_executor())
-        self.loop.close()
-
-    def ask(self, query: str, **options: Any) -> Recall:
-        return self.run(self.engine.retrieve(self.kb, query, **options))
 
     def returns(self, chunk_id: str, query: str, **options: Any) -> bool:
         return chunk_id in [each.chunk.chunk_id for each in self.ask(query, **options).found]
@@ -386,7 +369,7 @@ def test_a_document_that_could_not_be_taken_in(tmp_path: Path, patient: bool, st
             await engine.drain(kb)
             if not patient:
                 with engine.records.writing() as tx:
-                    documents.fail(tx, accepted[0].document_key, accepted[0].generation, "模型服务连不上", None)
+                    document_retries.fail(tx, accepted[0].document_key, accepted[0].generation, "模型服务连不上", None)
             why = await explained(engine, kb, "坏", f"c_{kb}_坏_0")
             assert (why.step, why.status) == ("records", status)
             assert "模型服务连不上" in why.reason

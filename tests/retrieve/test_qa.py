@@ -23,7 +23,8 @@ from qianxun.core.types import (
     Ranking,
     Terms,
 )
-from qianxun.index.embedded.index import EmbeddedBackend, Options
+from qianxun.index.embedded.backend import EmbeddedBackend
+from qianxun.index.embedded.index import Options
 from qianxun.retrieve.arms.qa import QUESTION_LEAD, QuestionArm
 from qianxun.testing.scripted import HashEmbedding
 

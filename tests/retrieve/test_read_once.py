@@ -84,8 +84,8 @@ def test_all_open_bases_share_one_bounded_memory_of_chunks() -> None:
     for number, cache in enumerate(caches):
         cache.put(7, _chunk(7, f"第 {number} 库"))
     assert [cache.get(7).text for cache in caches] == ["第 0 库", "第 1 库", "第 2 库"]
-    assert caches[0].at(1) is caches[0]
-    caches[0] = caches[0].at(2)
+    assert caches[0].for_state(1) is caches[0]
+    caches[0] = caches[0].for_state(2)
     assert caches[0].get(7) is None
     for key in range(1_000):
         caches[key % 3].put(key, _chunk(key, "长" * 500))
@@ -104,14 +104,14 @@ def test_chunks_that_a_write_outdated_leave_memory_with_the_next_state() -> None
         for key in range(10):
             cache.put(key, _chunk(key, "报销比例为八成"))
             cache.folded(_chunk(key, "报销比例为八成"))
-    assert first.at(1) is first
+    assert first.for_state(1) is first
     assert (len(memory.chunks), len(memory.folded)) == (20, 20)
-    assert first.at(2).get(7) is None
+    assert first.for_state(2).get(7) is None
     assert (len(memory.chunks), len(memory.folded)) == (10, 10)
     assert other.get(7) is not None
 
 
-@pytest.mark.parametrize("outdate", [lambda cache: cache.at(2), ChunkCache.emptied], ids=["a write", "a purge"])
+@pytest.mark.parametrize("outdate", [lambda cache: cache.for_state(2), ChunkCache.emptied], ids=["a write", "a purge"])
 def test_a_search_under_way_leaves_nothing_of_an_outdated_state(outdate: Callable[[ChunkCache], ChunkCache]) -> None:
     """Its chunks would stay until they are displaced, those of a purged document among them."""
     memory = ChunkMemory()

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.core.options import SearchOptions, params_of
+from qianxun.core.codec.options import params_of
+from qianxun.core.options import SearchOptions
 from qianxun.core.system.cache import MemoryCache
 from qianxun.core.types import Degraded, Generation, Recall
 from qianxun.engine.engine import Engine

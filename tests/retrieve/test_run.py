@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from qianxun.records import bases
 from qianxun.retrieve import candidate_pool as joining
 from qianxun.retrieve import run as recall
 from tests.hypothesis_settings import SLOW_OR_SHARED, examples
-from tests.indexing.opened import FailingEmbedding, doc, found, opened
+from tests.indexing.opened import FailingEmbedding, OpenedLibrary, doc, found, opened
 
 T = TypeVar("T")
 MODES: tuple[Mode, ...] = ("hybrid", "vector", "fulltext")
@@ -48,33 +48,14 @@ LIBRARY = [
 ]
 
 
-class Shelf:
-    """The library, opened once for the tests that only read."""
-
-    def __init__(self, folder: Path) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.context = opened(folder)
-        self.engine, self.kb = self.run(self.context.__aenter__())
-        self.run(self.engine.add_documents(self.kb, LIBRARY))
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
-
-    def close(self) -> None:
-        self.run(self.context.__aexit__(None, None, None))
-        self.run(self.loop.shutdown_default_executor())
-        self.loop.close()
-
-    def ask(self, query: str, **options: Any) -> Recall:
-        return self.run(self.engine.retrieve(self.kb, query, **options))
-
+class Shelf(OpenedLibrary):
     def found(self, query: str, **options: Any) -> set[str]:
         return {each.chunk.doc_id for each in self.ask(query, top_k=100, **options).found}
 
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    held = Shelf(tmp_path_factory.mktemp("shelf"))
+    held = Shelf(tmp_path_factory.mktemp("shelf"), LIBRARY)
     yield held
     held.close()
 

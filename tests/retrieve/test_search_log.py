@@ -16,8 +16,9 @@ import pytest
 from sqlalchemy import Connection
 
 from qianxun.core.codec.digests import digest, layered_digest
+from qianxun.core.codec.options import choices_from, params_of
 from qianxun.core.log_types import LogEntry
-from qianxun.core.options import TablesOptions, TextsOptions, choices_from, params_of
+from qianxun.core.options import TablesOptions, TextsOptions
 from qianxun.core.types import EVERYTHING, LOCAL_TENANT, Degraded, Eq, Generation, KnowledgeBase, Recall, StepTime
 from qianxun.records import Records, bases, logs
 from qianxun.records.database.open import sqlite_url

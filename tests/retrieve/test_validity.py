@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from qianxun.records import bases
 from qianxun.records.schema import ValidityRow
 from qianxun.retrieve.as_of import named_day, without_day
 from tests.hypothesis_settings import SLOW_OR_SHARED, examples
-from tests.indexing.opened import opened
+from tests.indexing.opened import OpenedLibrary, opened
 
 T = TypeVar("T")
 OLD = "差旅费管理办法\n\n第三条 一线城市住宿费标准为每人每天 500 元。\n\n第九条 本办法自2019年3月1日起施行。"
@@ -38,17 +38,8 @@ LIBRARY = [
 QUERY = "一线城市住宿费标准"
 
 
-class Shelf:
-    """Regulations and their amendments, opened once for the tests that only read."""
-
-    def __init__(self, folder: Path) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.context = opened(folder)
-        self.engine, self.kb = self.run(self.context.__aenter__())
-        self.run(self.engine.add_documents(self.kb, LIBRARY))
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(work)
+class Shelf(OpenedLibrary):
+    """Regulations and their amendments."""
 
     def found(self, query: str = QUERY, **choices: Any) -> Recall:
         return self.run(self.engine.retrieve(self.kb, query, **choices))
@@ -59,10 +50,9 @@ class Shelf:
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
-    made = Shelf(tmp_path_factory.mktemp("validity"))
+    made = Shelf(tmp_path_factory.mktemp("validity"), LIBRARY)
     yield made
-    made.run(made.context.__aexit__(None, None, None))
-    made.loop.close()
+    made.close()
 
 
 def test_what_is_superseded_is_not_found(shelf: Shelf) -> None:

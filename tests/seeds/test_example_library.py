@@ -24,7 +24,7 @@ from qianxun.engine.admin import migrations
 from qianxun.engine.admin.examples import compare_settings, read_values
 from qianxun.engine.example_library import close_default_library, example_library, open_examples
 from qianxun.engine.settings import ExampleSettings, Settings, load
-from qianxun.examples.dialogues import Adopted, adopt_dialogues
+from qianxun.examples.dialogues import AdoptionReport, adopt_dialogues
 from qianxun.testing.scripted import HashEmbedding
 
 MODEL = HashEmbedding(64, "fake-64")
@@ -179,7 +179,7 @@ def test_good_dialogues_become_examples() -> None:
         assert (report.added, report.unrated, report.near, len(report.rejected)) == (2, 2, 1, 1)
         found = library.vector_db_search("降压药漏服了怎么办", similarity_threshold=0.1)
         assert found[0]["metadata"]["quality_grade"] == "优秀"
-        assert adopt_dialogues(dialogues[:1], library) == Adopted(near=1)
+        assert adopt_dialogues(dialogues[:1], library) == AdoptionReport(near=1)
 
 
 @pytest.mark.parametrize("dialogue", [5, None, "你好", {"messages": 3}, {"messages": None, "rating": "good"}])

@@ -17,7 +17,7 @@ from qianxun.text.expansion import (
     with_counts,
     wordings,
 )
-from qianxun.text.synonyms import NO_SYNONYMS, Thesaurus, of_user
+from qianxun.text.synonyms import NO_SYNONYMS, Thesaurus, user_thesaurus
 from tests.hypothesis_settings import examples
 
 SHIPPED = Thesaurus(
@@ -86,7 +86,7 @@ def test_one_way_relations_go_one_way() -> None:
 
 
 def test_a_user_comes_before_the_shipped_list() -> None:
-    own = of_user([["报销", "核销"]])
+    own = user_thesaurus([["报销", "核销"]])
     first, second = said("怎么报销", own)
     assert (first.text, first.related[0].origin) == ("怎么核销", "user")
     assert (second.text, second.related[0].origin) == ("怎么报账", "shipped")
@@ -94,14 +94,14 @@ def test_a_user_comes_before_the_shipped_list() -> None:
 
 
 def test_a_users_word_takes_the_place_of_a_longer_shipped_one() -> None:
-    assert texts("高血压病", of_user([["血压", "血液压力"]])) == ["血压高"]  # the segmenter sees no 血压 in it
-    own = of_user([["高血压", "高压症"]])
+    assert texts("高血压病", user_thesaurus([["血压", "血液压力"]])) == ["血压高"]  # the segmenter sees no 血压 in it
+    own = user_thesaurus([["高血压", "高压症"]])
     assert texts("高血压病", own)[0] == "高压症病"
 
 
 def test_a_user_may_silence_the_shipped_list() -> None:
-    assert texts("怎么报销", of_user([["报销"]])) == []
-    assert texts("怎么报销", of_user([["报销"], ["报销", "核销"]])) == ["怎么核销"]
+    assert texts("怎么报销", user_thesaurus([["报销"]])) == []
+    assert texts("怎么报销", user_thesaurus([["报销"], ["报销", "核销"]])) == ["怎么核销"]
 
 
 # ── wordings ─────────────────────────────────────────────────────────────────────────────────────
@@ -156,7 +156,7 @@ def test_only_what_is_held_is_said_the_more_usual_first() -> None:
 
 
 def test_a_word_that_stands_alone_keeps_its_place() -> None:
-    places = known_places("年假怎么休", of_user([["年假"]]), SHIPPED, ANALYSER)
+    places = known_places("年假怎么休", user_thesaurus([["年假"]]), SHIPPED, ANALYSER)
     assert with_counts(places, {"带薪休假": 2}, 4) == [Place(0, 2, (), alone=True)]
 
 

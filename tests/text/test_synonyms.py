@@ -17,10 +17,10 @@ from qianxun.text.synonyms import (
     ONLY_FOUND,
     WORDS,
     groups_of,
-    of_user,
     read_groups,
     shipped,
     shipped_groups,
+    user_thesaurus,
     write_groups,
 )
 
@@ -33,14 +33,14 @@ def words(found: object) -> list[str]:
 
 
 def test_the_words_of_a_group_find_one_another() -> None:
-    own = of_user([["报销", "报账", "核销"]])
+    own = user_thesaurus([["报销", "报账", "核销"]])
     assert words(own.of("报账")) == ["报销", "核销"]
     assert words(own.of("核销")) == ["报销", "报账"]
     assert own.of("付款") == ()
 
 
 def test_a_word_that_is_only_found_finds_nothing_and_weighs_less() -> None:
-    own = of_user([["手机", ">智能手机", "移动电话"]])
+    own = user_thesaurus([["手机", ">智能手机", "移动电话"]])
     assert words(own.of("手机")) == ["移动电话", "智能手机"]
     assert own.of("智能手机") == ()
     same, kin = own.of("手机")
@@ -48,26 +48,26 @@ def test_a_word_that_is_only_found_finds_nothing_and_weighs_less() -> None:
 
 
 def test_groups_that_share_a_word_are_not_merged_into_one() -> None:
-    own = of_user([["雇主", "老板"], ["雇主", "用人单位"]])
+    own = user_thesaurus([["雇主", "老板"], ["雇主", "用人单位"]])
     assert words(own.of("雇主")) == ["老板", "用人单位"]
     assert words(own.of("老板")) == ["雇主"]
 
 
 def test_width_case_and_traditional_forms_do_not_matter() -> None:
-    own = of_user([["發票", "ＡＩ助手"]])
+    own = user_thesaurus([["發票", "ＡＩ助手"]])
     assert words(own.of(fold("发票"))) == ["ＡＩ助手"]
     assert words(own.of("ai助手")) == ["發票"]
-    assert of_user([["发票", "發票"]]).of("发票") == ()
+    assert user_thesaurus([["发票", "發票"]]).of("发票") == ()
 
 
 def test_a_group_of_one_word_says_that_it_stands_alone() -> None:
-    own = of_user([["苹果"], ["梨", "雪梨"]])
+    own = user_thesaurus([["苹果"], ["梨", "雪梨"]])
     assert own.alone == {"苹果"}
     assert "苹果" in own
 
 
 def test_words_are_found_in_a_text_longest_first() -> None:
-    own = of_user([["高血压", "血压高"], ["高血压病", "原发性高血压"]])
+    own = user_thesaurus([["高血压", "血压高"], ["高血压病", "原发性高血压"]])
     assert list(own.starting("得了高血压病", 2)) == ["高血压病", "高血压"]
     assert list(own.starting("高血", 0)) == []
 

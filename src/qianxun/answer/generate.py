@@ -14,12 +14,13 @@ from pathlib import PurePath
 from typing import Any, Final, TypeAlias
 
 from qianxun.answer.assemble import Given, as_context
-from qianxun.answer.draft import LONGEST_REPLY, AnswerDraft, ReplyReader, as_events, source_of
+from qianxun.answer.cited_answer import AnswerDraft, as_events, source_of
 from qianxun.answer.extractive.extractive import Quoted, extract, extract_sides
 from qianxun.answer.extractive.meaning import Likeness
 from qianxun.answer.extractive.sentence_scores import ScoredLine
 from qianxun.answer.extractive.sufficiency import ReadEvidence, Sufficiency, enough, nearest, probable, read
 from qianxun.answer.prompt import NOT_FOUND, answer_messages, direct_messages
+from qianxun.answer.reply_reader import LONGEST_REPLY, ReplyReader
 from qianxun.answer.verify.plain_text import quotable
 from qianxun.answer.verify.sentence_check import declines
 from qianxun.core.answer_types import (

@@ -44,7 +44,10 @@ async def graded(answering: Answering, state: AnswerState) -> tuple[AnswerState,
     model, failed = await adviser(answering.base, state.degraded)
     if model is None:
         return state, Step("rules", _details(by_rules), failed)
-    shown = [{"n": one.number, "name": one.doc_name, "text": one.text[:SHOWN_LENGTH]} for one in passages[:SHOWN]]
+    shown = [
+        {"n": passage.number, "name": passage.doc_name, "text": passage.text[:SHOWN_LENGTH]}
+        for passage in passages[:SHOWN]
+    ]
     by_model, broken = await model_step(
         answering.base,
         model,

@@ -30,7 +30,7 @@ from qianxun.core.unicode import sound_text
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.attachments import attached_image, read_bounded, table_of_rows
 from qianxun.ingest.sandbox.pool import ParserPool
-from qianxun.ingest.tables.grid import render
+from qianxun.ingest.tables.render import render
 from qianxun.question.kinds import without_pointing
 from qianxun.text.chinese import fold, occurs_in
 
@@ -246,7 +246,10 @@ def _retitled(parsed: ParsedFile, title: Callable[[str], str]) -> ParsedFile:
     def changed(table: Table) -> Table:
         return replace(table, title=title(table.title))
 
-    blocks = (replace(one, table=changed(one.table)) if isinstance(one, TableBlock) else one for one in parsed.blocks)
+    blocks = (
+        replace(block, table=changed(block.table)) if isinstance(block, TableBlock) else block
+        for block in parsed.blocks
+    )
     text = parsed.text
     if text is not None:
         text = replace(text, tables=tuple(replace(span, table=changed(span.table)) for span in text.tables))
@@ -360,7 +363,9 @@ async def _written(data: bytes, name: str) -> AsyncIterator[Path]:
 # ── joined to the question ────────────────────────────────────────────────────────────────────────
 
 
-async def with_attached(answering: Answering, state: AnswerState, content: Sequence[Mapping[str, Any]]) -> AnswerState:
+async def add_attachments(
+    answering: Answering, state: AnswerState, content: Sequence[Mapping[str, Any]]
+) -> AnswerState:
     """The state with the passages of the attachments, their words for the search, and their exact answer."""
     if not content:
         return state

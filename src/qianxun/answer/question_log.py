@@ -15,8 +15,9 @@ from qianxun.answer.retrieve import merged
 from qianxun.answer.state import AnswerState
 from qianxun.core.answer_types import Answer
 from qianxun.core.codec.digests import found_digest
+from qianxun.core.codec.options import choices_from, params_of
 from qianxun.core.log_types import LogEntry
-from qianxun.core.options import AskOptions, QueryMode, SearchOptions, choices_from, params_of
+from qianxun.core.options import AskOptions, QueryMode, SearchOptions
 from qianxun.core.types import Found, KnowledgeBase, StepTime
 from qianxun.graph.modes import ModeRecall
 
@@ -68,7 +69,7 @@ def answer_entry(
     return replace(entry, is_zero=answer.is_declined or not has_answer)
 
 
-async def found_again(entry: LogEntry, gather: Callable[..., Awaitable[ModeRecall]]) -> ModeRecall:
+async def retrieve_again(entry: LogEntry, gather: Callable[..., Awaitable[ModeRecall]]) -> ModeRecall:
     """What the wordings of a logged question find now, merged as then. ``gather`` takes a query and the other
     arguments of `Engine.gather`."""
     arguments = _arguments(entry.params)

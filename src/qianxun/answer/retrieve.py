@@ -166,9 +166,9 @@ def _passages(cited: Sequence[Found], answer: TableAnswer) -> tuple[Passage, ...
 def _chunks(base: OpenBase, result: LayeredResult, rows: Sequence[int]) -> list[Chunk]:
     """The table's chunks that have these rows; the one that matched best where these are not known."""
     with base.records.reading() as tx:
-        key = tables.of_chunks(tx, base.id, [result.doc.key]).get(result.doc.key)
+        key = tables.keys_by_chunk(tx, base.id, [result.doc.key]).get(result.doc.key)
         starts = tables.row_starts(tx, base.id, [key])[key] if key is not None else []
-        own = [chunk for chunk in chunks.of_document(tx, base.id, result.doc_id) if chunk.kind == "table"]
+        own = [chunk for chunk in chunks.document_chunks(tx, base.id, result.doc_id) if chunk.kind == "table"]
     if not starts or not own or own[0].generation != result.doc.generation:
         return [result.doc]
     return _holding(own, (starts[row] for row in rows if row < len(starts))) or [result.doc]

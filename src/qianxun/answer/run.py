@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, TypeAlias
 from qianxun.answer.analyze import analysed
 from qianxun.answer.generate import declined
 from qianxun.answer.grade import graded
-from qianxun.answer.multimodal import with_attached
+from qianxun.answer.multimodal import add_attachments
 from qianxun.answer.refine import refined
 from qianxun.answer.retrieve import retrieved
-from qianxun.answer.several_steps import in_steps
+from qianxun.answer.several_steps import answer_in_steps
 from qianxun.answer.state import Answering, AnswerState, Step, check_mode
 from qianxun.answer.write import Writing, writing_of
 from qianxun.bases.base import read
@@ -108,7 +108,7 @@ async def analyze_query(answering: Answering, state: AnswerState, content: Conte
         # The year chose the documents; none of them need name it.
         analysis = replace(analysis, question=without_day(analysis.question))
     state = replace(state, analysis=analysis, wording=analysis.question)
-    state = await with_attached(answering, state, content)
+    state = await add_attachments(answering, state, content)
     return _traced(state, "analyze_query", step, started)
 
 
@@ -156,14 +156,14 @@ def after_refining(state: AnswerState) -> Literal["retrieve", "generate_answer"]
 
 async def generate_answer(answering: Answering, state: AnswerState) -> AnswerState:
     """Writes the answer from what was found, and from nothing that has been deleted by then."""
-    state = await plan_steps(answering, await still_there(answering, state))
+    state = await plan_steps(answering, await search_again_if_deleted(answering, state))
     return await _settled(answering, await _once_written(answering, state))
 
 
 async def plan_steps(answering: Answering, state: AnswerState) -> AnswerState:
     """Looks up in several steps what could not be answered as it was asked."""
     started = time.perf_counter()
-    state, step = await in_steps(answering, state)
+    state, step = await answer_in_steps(answering, state)
     return state if step is None else _traced(state, "plan_steps", step, started)
 
 
@@ -171,7 +171,7 @@ async def generate_stream(
     answering: Answering, state: AnswerState
 ) -> AsyncGenerator[tuple[AnswerEvent, AnswerState], None]:
     """`generate_answer` as it comes: every event, and the state after it."""
-    state = await plan_steps(answering, await still_there(answering, state))
+    state = await plan_steps(answering, await search_again_if_deleted(answering, state))
     started = time.perf_counter()
     writing = await writing_of(answering, state)
     async with aclosing(writing.events()) as events:
@@ -182,7 +182,7 @@ async def generate_stream(
             yield event, state
 
 
-async def still_there(answering: Answering, state: AnswerState) -> AnswerState:
+async def search_again_if_deleted(answering: Answering, state: AnswerState) -> AnswerState:
     """Looks the question up again if something that was found has been deleted since."""
     if not state.asked or not await _are_deleted(answering, state.rests_on):
         return state
@@ -220,7 +220,7 @@ async def _settled(answering: Answering, state: AnswerState) -> AnswerState:
         if not await _are_deleted(answering, state.quoted):
             return await _without_deleted_context(answering, state)
         state = replace(state, degraded=tuple(dict.fromkeys((*state.degraded, DELETED))))
-        state = await _once_written(answering, await still_there(answering, state))
+        state = await _once_written(answering, await search_again_if_deleted(answering, state))
     if await _are_deleted(answering, state.quoted):
         state = replace(state, answer=declined(state.question), found=(), graph=NO_CONTEXT)
     return await _without_deleted_context(answering, state)

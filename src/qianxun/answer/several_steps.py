@@ -18,7 +18,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
-from qianxun.answer.draft import AnswerDraft
+from qianxun.answer.cited_answer import AnswerDraft
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.answer.llm_step import adviser, list_of, model_step
 from qianxun.answer.retrieve import retrieved
@@ -63,7 +63,7 @@ class _StepAnswer:
     found: tuple[Found, ...]
 
 
-async def in_steps(answering: Answering, state: AnswerState) -> tuple[AnswerState, Step | None]:
+async def answer_in_steps(answering: Answering, state: AnswerState) -> tuple[AnswerState, Step | None]:
     """The state with the evidence of every step and, where all are answered, their answer as its draft. No step: the
     question is one."""
     if not state.asked or state.has_exact_answer or state.given:
@@ -161,7 +161,7 @@ def _names(answer: Answer, values: Sequence[str]) -> bool:
 async def _value(answering: Answering, question: str, answer: Answer) -> str:
     """The name or figure that the answer of a step gives: as the sentence puts it, or the first thing that it names and
     the question does not."""
-    sentences = [answer.answer[one.start : one.end] for one in answer.citations]
+    sentences = [answer.answer[citation.start : citation.end] for citation in answer.citations]
     for sentence in sentences:
         if value := _stated(question, sentence):
             return value
@@ -173,7 +173,7 @@ async def _value(answering: Answering, question: str, answer: Answer) -> str:
     folded = fold(question)
     for sentence in sentences:
         matches = sorted((one for one in graph.find(sentence[:300]) if not one.is_nested), key=lambda one: one.start)
-        names = [graph.entity_at(one.entity).name for one in matches]
+        names = [graph.entity_at(match.entity).name for match in matches]
         if others := [name for name in names if fold(name) not in folded]:
             return others[0][:_VALUE]
     return ""

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from typing import Final, TypeVar
 
 from qianxun.answer.assemble import passage
-from qianxun.answer.draft import AnswerDraft, as_events
+from qianxun.answer.cited_answer import AnswerDraft, as_events
 from qianxun.answer.extractive.meaning import Likeness
 from qianxun.answer.generate import UNANSWERED, AnswerGenerator
 from qianxun.answer.llm_step import call_model, stream_model, writer

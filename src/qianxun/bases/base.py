@@ -134,7 +134,7 @@ class OpenBase:
     rules: tuple[QuestionRule, ...] = ()  # for questions, as read at the state ``rules_at`` under that model
     rules_at: tuple[int, str] | None = None
     reader: GraphReader = field(default_factory=GraphReader)  # how far a model has read the base for its graph
-    view: View | None = None  # set on what a principal sees of a base (`bases.seen`)
+    view: View | None = None  # set on what a principal sees of a base (`bases.principal_view`)
     views: LRUCache[Principal, OpenBase] = field(default_factory=lambda: LRUCache(VIEWS))  # of the whole base
     model_threads: ModelThreads | None = None  # None: those of the event loop
     arms: Sequence[RetrieverArm] | None = None  # None: the standard ones

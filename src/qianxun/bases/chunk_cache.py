@@ -55,7 +55,7 @@ class ChunkCache:
         self._is_outdated = False
         self._there: tuple[ChangeMark | None, set[int]] = (None, set())  # keys that were there at this mark
 
-    def at(self, state: int) -> ChunkCache:
+    def for_state(self, state: int) -> ChunkCache:
         """This one, if it is of that state of the records; else an empty one to take its place, and nothing of this one
         is left in memory, also of what searches that are under way still read."""
         if state == self._state:

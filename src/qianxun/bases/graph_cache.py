@@ -54,7 +54,7 @@ class ReadUpTo:
     origin: str
     revision: int
 
-    def is_of(self, origin: str, revision: int) -> bool:
+    def is_from(self, origin: str, revision: int) -> bool:
         return (self.origin, self.revision) == (origin, revision)
 
 
@@ -176,7 +176,7 @@ class GraphCache(WriteWatch):
     # ── under a filter ───────────────────────────────────────────────────────────────────────────
 
     @property
-    def whole(self) -> KnowledgeGraph:
+    def latest(self) -> KnowledgeGraph:
         """As of the last step; before the first, of nothing. Never of the columns: a thread may be changing them."""
         return _empty_graph() if self._graph is None else self._graph
 
@@ -195,7 +195,7 @@ class GraphCache(WriteWatch):
     ) -> KnowledgeGraph:
         """The graph of the chunks that pass the filter, as if there were no others; of these documents alone."""
         self._attributes |= attributes
-        graph = self.whole.restricted(self._allowed(where, within))
+        graph = self.latest.restricted(self._allowed(where, within))
         self._restricted.put(_name(where, within), graph)
         return graph
 
@@ -261,7 +261,7 @@ class GraphReader:
     def went_through(self, state: State) -> None:
         self._seen = state
 
-    def rest(self, seconds: float = REST_SECONDS) -> None:
+    def pause(self, seconds: float = REST_SECONDS) -> None:
         self._rests_until = time.monotonic() + seconds
 
     def owe_summaries(self) -> None:

@@ -138,7 +138,7 @@ def in_force(tx: Connection, knowledge_base: int) -> InForce:
     )
 
 
-def _precedes(before: validity.Served | None, after: validity.Served, doc_id: str) -> bool:
+def _precedes(before: validity.ServedValidity | None, after: validity.ServedValidity, doc_id: str) -> bool:
     """A document does not replace itself, nor one that began after it."""
     if doc_id == after.doc_id:
         return False

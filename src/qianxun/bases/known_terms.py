@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from qianxun.core.system.cache import LRUCache
 from qianxun.core.types import Vector, Vectors
-from qianxun.text.synonyms import NO_SYNONYMS, Thesaurus, of_user
+from qianxun.text.synonyms import NO_SYNONYMS, Thesaurus, user_thesaurus
 
 ModelKey: TypeAlias = tuple[str, int]  # name and dimension: vectors of one kind
 WORDS: Final = 2_000  # of queries, whose vectors are cached: at 512 numbers each four megabytes
@@ -57,11 +57,11 @@ class KnownTerms(WriteWatch):
         self._has_begun = False
         self.version = 0  # another number whenever other words were learnt
 
-    def own(self, config: Mapping[str, Any]) -> Thesaurus:
+    def synonyms_of(self, config: Mapping[str, Any]) -> Thesaurus:
         """The synonyms of this configuration; a changed one is another value, and is read again."""
         if config is not self._config:
             groups = config.get("synonyms")
-            self._own, self._config = (of_user(groups) if groups else NO_SYNONYMS), config
+            self._own, self._config = (user_thesaurus(groups) if groups else NO_SYNONYMS), config
         return self._own
 
     # ── learnt words ─────────────────────────────────────────────────────────────────────────────

@@ -23,7 +23,7 @@ RENEWALS: Final = 3  # within that time
 
 
 @dataclass
-class Turn:
+class WriteTurn:
     """The right to write to an index now. Without a ``lease`` no other process could."""
 
     lease: Lease | None = None
@@ -47,7 +47,7 @@ class LeaseKeeper:
 
     def __init__(self, records: Records, name: str, seconds: float = LEASE_SECONDS) -> None:
         self._records, self._name, self._seconds = records, name, seconds
-        self._turn: Turn | None = None
+        self._turn: WriteTurn | None = None
         self._changing = asyncio.Lock()
 
     @property
@@ -64,10 +64,10 @@ class LeaseKeeper:
         return self._seconds
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[Turn | None]:
+    async def turn(self) -> AsyncIterator[WriteTurn | None]:
         """None while another process has it."""
         if not self.is_shared:
-            yield Turn()
+            yield WriteTurn()
             return
         turn = await asyncio.shield(self._join())
         try:
@@ -76,7 +76,7 @@ class LeaseKeeper:
             if turn is not None:
                 await asyncio.shield(self._leave(turn))
 
-    async def confirm(self, turn: Turn) -> None:
+    async def confirm(self, turn: WriteTurn) -> None:
         """Before a write to what compares no fences itself. Raises LeaseLost."""
 
         def confirmed() -> None:
@@ -86,18 +86,18 @@ class LeaseKeeper:
         if turn.lease is not None:
             await asyncio.to_thread(confirmed)
 
-    async def _join(self) -> Turn | None:
+    async def _join(self) -> WriteTurn | None:
         async with self._changing:
             if self._turn is None:
                 lease = await asyncio.to_thread(self._take)
                 if lease is None:
                     return None
-                self._turn = Turn(lease, is_barred=not lease.was_abandoned)
+                self._turn = WriteTurn(lease, is_barred=not lease.was_abandoned)
                 self._turn.renewing = asyncio.create_task(self._renew(self._turn))
             self._turn.users += 1
             return self._turn
 
-    async def _leave(self, turn: Turn) -> None:
+    async def _leave(self, turn: WriteTurn) -> None:
         async with self._changing:
             turn.users -= 1
             if turn.users:
@@ -109,7 +109,7 @@ class LeaseKeeper:
                 self._turn = None
                 await asyncio.to_thread(self._give_back, turn)
 
-    async def _renew(self, turn: Turn) -> None:
+    async def _renew(self, turn: WriteTurn) -> None:
         while True:
             await asyncio.sleep(self._seconds / RENEWALS)
             try:
@@ -127,12 +127,12 @@ class LeaseKeeper:
         with self._records.leasing() as tx:
             return leases.take(tx, self._name, self._records.process, self._seconds)
 
-    def _renewed(self, turn: Turn) -> bool:
+    def _renewed(self, turn: WriteTurn) -> bool:
         assert turn.lease is not None
         with self._records.leasing() as tx:
             return leases.renew(tx, turn.lease, self._seconds)
 
-    def _give_back(self, turn: Turn) -> None:
+    def _give_back(self, turn: WriteTurn) -> None:
         assert turn.lease is not None
         try:
             with self._records.leasing() as tx:

@@ -31,12 +31,12 @@ class TableCache:
         self.whole: LRUCache[int, Table] = LRUCache(bytes_limit=MOST_BYTES, size=_table_bytes)
         self.derived: LRUCache[Any, Any] = LRUCache(2_000)  # what was made of a table, by a key that names it
 
-    def at(self, state: int) -> TableCache:
+    def for_state(self, state: int) -> TableCache:
         """This one, if it is of that state of the records and not too large; else an empty one to take its place."""
         is_full = len(self.table_of) + len(self.heads) > MOST_KEYS
         return TableCache(state) if state != self._state or is_full else self
 
-    def made(self, key: Any, make: Callable[[], Value]) -> Value:
+    def once(self, key: Any, make: Callable[[], Value]) -> Value:
         """What ``make`` returns, made once for a key."""
         found: Value | None = self.derived.get(key)
         if found is None:

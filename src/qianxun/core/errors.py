@@ -180,7 +180,7 @@ def _tellable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def of_word(word: str, message: str, *, hint: str = "") -> QianxunError:
+def error_named(word: str, message: str, *, hint: str = "") -> QianxunError:
     """The error that somebody else raised and told by its ``word``; of no particular kind where that is unknown."""
     kind = _by_word(QianxunError).get(word, QianxunError)
     error = kind.__new__(kind)  # not by its own constructor: what that would say has been said

@@ -91,7 +91,7 @@ def kind_of(name: str) -> str:
     return "整数" if name.endswith(".max_results") else "数字"
 
 
-def of_base(section: Section, config: Mapping[str, Any], engine: str) -> Section:
+def with_base_config(section: Section, config: Mapping[str, Any], engine: str) -> Section:
     """A section of the settings (``text_engine``, ``table_engine``) with what the base says otherwise."""
     chosen = config.get(engine) or {}
     known = {declared.name for declared in fields(section)}

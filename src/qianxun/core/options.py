@@ -1,28 +1,25 @@
 """The options of a search, a question and a layered search: each is one field here, and nowhere else.
 
-The `Option` in its annotation says how the doors offer it. Derived from it are the HTTP request model, the flags of the
-command line, the arguments of the MCP tool, the keywords of the retrievers for LangChain and LlamaIndex, the body that
-the client sends, the log, the cache key and a replay. A new option is a field of `SearchOptions` or `AskOptions`, a
-line in `SearchChoices` or `AskChoices` (the same as keyword arguments), and the place that uses it.
+The `Option` in its annotation (`option_fields`) says how the doors offer it. Derived from it are the HTTP request
+model, the flags of the command line, the arguments of the MCP tool, the keywords of the retrievers for LangChain and
+LlamaIndex, the body that the client sends, the log, the cache key and a replay. A new option is a field of
+`SearchOptions` or `AskOptions`, a line in `SearchChoices` or `AskChoices` (the same as keyword arguments), and the
+place that uses it.
 
 Read `SearchOptions` first, then `search_options`, which makes one of what the caller, the base and the settings choose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from functools import cache
-from types import NoneType
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict, get_args, get_origin, get_type_hints
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from qianxun.core.conversation import turns_of
 from qianxun.core.errors import BadQuery
 from qianxun.core.filters import (
     EVERYTHING,
     Filter,
-    filter_from_log,
-    filter_to_log,
     not_a_filter,
     read_filters,
     written_filters,
@@ -30,6 +27,7 @@ from qianxun.core.filters import (
 from qianxun.core.governance.validity import checked_as_of
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.model_types import REF_PREFIX
+from qianxun.core.option_fields import AUTO, Option, choices_of, names_of, options_of
 
 Mode: TypeAlias = Literal["hybrid", "vector", "fulltext"]
 FusionName: TypeAlias = Literal["weighted", "min_max", "rrf"]
@@ -41,7 +39,6 @@ CHECK_MODES: Final[tuple[CheckMode, ...]] = get_args(CheckMode)
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 NO_RERANK: Final = "none"  # in requests and on the command line
-AUTO: Final = "auto"  # … the query mode that leaves the choice to the question
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +52,7 @@ class Bm25:
 BM25 = Bm25()  # a third of Lucene's k1: docs/quality.md#bm25-的-k1
 
 
-# ── how a field is offered ───────────────────────────────────────────────────────────────────────
-
-
-def _same(value: Any) -> Any:
-    return value
+# ── as requests write what Python writes otherwise ───────────────────────────────────────────────
 
 
 def _dicts(values: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -76,74 +69,6 @@ def _mode_to_wire(mode: str | None) -> str:
 
 def _mode_from_wire(mode: str) -> str | None:
     return None if mode == AUTO else mode
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """How the doors offer one field; `options_of` fills in the first five. A door leaves out a field that has no text
-    for it."""
-
-    name: str = ""
-    type: Any = None  # as declared, without None: int, float, bool, str, a Literal …
-    literals: tuple[str, ...] = ()  # the values of a Literal
-    words: tuple[str, ...] = ()  # … and what stands for None, as people and requests write them
-    default: Any = None
-    wire: str = ""  # its place in the body of a request: "retrieval_config.top_k"; "": no caller can choose it
-    also: str = ""  # another place there: what one request has at its top, another has in its section
-    label: str = ""  # in messages, where that is not its name
-    least: float | None = None
-    most: float | None = None
-    in_base: bool = False  # a base's configuration, or else the settings, choose it where the caller does not
-    about: str = ""  # in the OpenAPI document
-    example: Any = None
-    flags: tuple[str, ...] = ()  # on the command line, where that is not "--its-name"
-    metavar: str | None = None
-    help: str = ""  # … 中文 · English
-    tool: str = ""  # to a language model that calls the MCP tool
-    argument: str = ""  # its name there, where that is not `wire_name`
-    to_wire: Callable[[Any], Any] = _same
-    from_wire: Callable[[Any], Any] = _same
-    is_logged: bool = True  # False: what people said or showed, which a log has no business with
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """In the body of a request, its own first."""
-        return (self.wire, self.also) if self.also else (self.wire,)
-
-    @property
-    def wire_name(self) -> str:
-        return self.wire.rpartition(".")[2]
-
-    @property
-    def is_plain(self) -> bool:
-        """True for a number, a truth value, a text or one of several words: every door can take these by itself."""
-        return self.type in (int, float, bool, str) or bool(self.literals)
-
-
-@cache
-def options_of(kind: Any) -> Mapping[str, Option]:
-    """By name, in the order of the fields."""
-    hints = get_type_hints(kind, include_extras=True)
-    return {
-        declared.name: _named(declared, *get_args(hints[declared.name]))
-        for declared in fields(kind)
-        if get_origin(hints[declared.name]) is Annotated
-    }
-
-
-@cache
-def choices_of(kind: Any) -> Mapping[str, Option]:
-    """Those that a caller can choose."""
-    return {name: offered for name, offered in options_of(kind).items() if offered.wire}
-
-
-def _named(declared: Field[Any], hint: Any, offered: Option) -> Option:
-    parts = tuple(part for part in get_args(hint) if part is not NoneType)
-    kind = parts[0] if len(parts) == 1 and NoneType in get_args(hint) else hint
-    literals = get_args(kind) if get_origin(kind) is Literal else ()
-    words = (*literals, AUTO) if literals and kind is not hint else literals
-    default = declared.default if declared.default is not MISSING else None
-    return replace(offered, name=declared.name, type=kind, literals=literals, words=words, default=default)
 
 
 # ── searches ─────────────────────────────────────────────────────────────────────────────────────
@@ -331,7 +256,7 @@ def search_options(settings: Any, config: Mapping[str, Any], choices: Mapping[st
         raise BadQuery(f"知识库的 search 配置里没有 {'、'.join(unknown)}", hint=f"可用：{known}")
     if unknown := sorted(choices.keys() - choices_of(SearchOptions).keys()):
         raise TypeError(f"a search has no option {', '.join(unknown)}")
-    chosen = {name: getattr(settings, name) for name in _names(SearchOptions) if hasattr(settings, name)}
+    chosen = {name: getattr(settings, name) for name in names_of(SearchOptions) if hasattr(settings, name)}
     if settings.semantic_weight or settings.keyword_weight:
         chosen["weights"] = {"vector": settings.semantic_weight, "keyword": settings.keyword_weight}
     chosen |= of_base
@@ -506,90 +431,3 @@ def _check_weights(weights: Any, arms: tuple[str, ...]) -> None:
 
 def _is_number(value: Any, *kinds: type) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
-
-
-# ── as the log, the cache and a replay write them ────────────────────────────────────────────────
-
-
-def params_of(options: Any) -> dict[str, Any]:
-    """The fields of an options value as plain JSON, all that are logged. Raises TypeError for what has no such form."""
-    return {name: _plain(getattr(options, name)) for name in _logged(options.__class__)}
-
-
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(declared.name for declared in fields(kind))
-
-
-@cache
-def _logged(kind: Any) -> tuple[str, ...]:
-    offered = options_of(kind)
-    return tuple(name for name in _names(kind) if name not in offered or offered[name].is_logged)
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, Filter):
-        return filter_to_log(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(inner) for inner in value]
-    raise TypeError(f"no plain form of {type(value).__name__}")
-
-
-def choices_from(kind: Any, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The keyword arguments that `params_of` was written from: those that a caller can choose."""
-    return {
-        name: _read_param(offered.type, params[name]) for name, offered in choices_of(kind).items() if name in params
-    }
-
-
-def _read_param(kind: Any, value: Any) -> Any:
-    if kind == Filter:
-        return filter_from_log(value)
-    return tuple(value) if get_origin(kind) is tuple else value
-
-
-# ── as a request writes them ─────────────────────────────────────────────────────────────────────
-
-
-def request_body(kind: Any, query: str, choices: Mapping[str, Any]) -> dict[str, Any]:
-    """The body of the HTTP request that chooses the same; defaults are left out, but for the mode.
-
-    Raises TypeError for an unknown choice.
-    """
-    offered = choices_of(kind)
-    if unknown := sorted(choices.keys() - offered.keys()):
-        raise TypeError(f"there is no option {', '.join(unknown)}")
-    body: dict[str, Any] = {"query": query}
-    for name in (name for name in offered if choices.get(name) is not None or name == "mode"):
-        offer, chosen = offered[name], choices.get(name)
-        is_default = chosen == offer.default and not offer.in_base and name != "mode"
-        if is_default or (value := offer.to_wire(chosen)) in ([], {}):
-            continue
-        *sections, last = offer.wire.split(".")
-        _section(body, sections)[last] = value
-    return body
-
-
-def _section(body: dict[str, Any], path: Iterable[str]) -> dict[str, Any]:
-    for name in path:
-        body = body.setdefault(name, {})
-    return body
-
-
-def search_body(query: str, choices: Mapping[str, Any]) -> dict[str, Any]:
-    """The request that searches as `Engine.retrieve` does with these choices."""
-    chosen = {"mode": "hybrid", **{name: value for name, value in choices.items() if value is not None}}
-    body = request_body(SearchOptions, query, chosen)
-    if chosen["mode"] == "fulltext":  # the engine applies its options in every mode
-        _section(body, ["retrieval_config"])["as_written"] = True
-    return body
-
-
-def ask_body(question: str, choices: Mapping[str, Any], *, stream: bool = False) -> dict[str, Any]:
-    """The request that asks as `Engine.ask` does with these choices."""
-    body = request_body(AskOptions, question, {"mode": "mix", **choices})
-    return {**body, "stream": True} if stream else body

@@ -89,7 +89,7 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class PluginStatus:
     """A plug-in and whether it can be used; ``trouble`` says why not."""
 
     plugin: Plugin
@@ -177,7 +177,7 @@ def create(kind: str, name: str, *arguments: Any, **options: Any) -> Any:
     return made
 
 
-def survey() -> tuple[Surveyed, ...]:
+def survey() -> tuple[PluginStatus, ...]:
     """Every plug-in, imported and checked: for `qianxun doctor`."""
     rows: dict[Plugin, str] = {}
     endings: dict[str, list[Plugin]] = {}
@@ -193,7 +193,7 @@ def survey() -> tuple[Surveyed, ...]:
         for plugin in claiming if len(claiming) > 1 else ():
             both = "、".join(map(str, claiming))
             rows[plugin] = f"不止一个插件解析 {ending} 文件：{both}　只留一个，卸载其余的"
-    return tuple(Surveyed(plugin, trouble) for plugin, trouble in rows.items())
+    return tuple(PluginStatus(plugin, trouble) for plugin, trouble in rows.items())
 
 
 # ── what a part must have ────────────────────────────────────────────────────────────────────────

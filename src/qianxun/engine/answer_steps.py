@@ -8,16 +8,16 @@ from qianxun.answer import run as steps
 from qianxun.answer.question_log import answer_entry
 from qianxun.answer.state import Answering, AnswerState, graph_or_reason
 from qianxun.bases.base import OpenBase
-from qianxun.bases.seen import requester_of
+from qianxun.bases.principal_view import requester_of
 from qianxun.core.governance.validity import checked_as_of
-from qianxun.core.layered_options import of_base
+from qianxun.core.layered_options import with_base_config
 from qianxun.core.options import AskOptions, check, search_options
 from qianxun.core.types import Degraded
 from qianxun.engine.settings import Settings
 from qianxun.graph.modes import gather
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.ingest.sandbox.pool import ParserPool
-from qianxun.retrieve.as_of import resolve_as_of, where_on
+from qianxun.retrieve.as_of import narrow_to_day, resolve_as_of
 from qianxun.retrieve.layered.tables import ANSWERED_FROM, search_tables
 from qianxun.retrieve.search_log import Journal
 
@@ -33,11 +33,11 @@ async def answering(
     config = base.about.config
     search = search_options(settings.search, config, {"top_k": options.top_k, "where": options.where, "as_of": day})
     check(search)
-    chosen = of_base(settings.table_engine, config, "table_engine")
+    chosen = with_base_config(settings.table_engine, config, "table_engine")
     entry = partial(answer_entry, base.about, options, search)
 
     async def graph() -> tuple[KnowledgeGraph | None, tuple[Degraded, ...]]:
-        return await graph_or_reason(base, await where_on(base, options.where, as_of))
+        return await graph_or_reason(base, await narrow_to_day(base, options.where, as_of))
 
     return Answering(
         base,

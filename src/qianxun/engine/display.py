@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, get_args
 
-from qianxun.core.explanation import Decisions, Explanation
+from qianxun.core.explanation import CorrectionNote, Decisions, Explanation
 from qianxun.core.governance.validity import ANY_TIME
 from qianxun.core.types import EVERYTHING
 from qianxun.ingest.tables.pipes import split_cells
@@ -134,17 +134,17 @@ def reason_texts(why: Explanation) -> tuple[str, str]:
     return why.reason, english[why.step]
 
 
+def _correction_text(noted: CorrectionNote) -> tuple[str, str]:
+    by, day, is_lost = noted.author, f"{noted.created_at:%Y-%m-%d}", noted.state == "needs_a_look"
+    return (
+        f"更正 {noted.id}：{noted.kind}，{by or '未署名'}，{day}{'，要人看一看' * is_lost}",
+        f"correction {noted.id}: {noted.kind} by {by or 'nobody named'}, {day}{', needs a look' * is_lost}",
+    )
+
+
 def decision_texts(decisions: Decisions) -> list[tuple[str, str]]:
     """What people decided on a chunk and its document, one line each."""
-    lines = [
-        (
-            f"更正 {one.id}：{one.kind}，{one.author or '未署名'}，{one.created_at:%Y-%m-%d}{'，要人看一看' * is_lost}",
-            f"correction {one.id}: {one.kind} by {one.author or 'nobody named'}, {one.created_at:%Y-%m-%d}"
-            + ", needs a look" * is_lost,
-        )
-        for one in decisions.corrections
-        for is_lost in (one.state == "needs_a_look",)
-    ]
+    lines = [_correction_text(correction) for correction in decisions.corrections]
     if decisions.access:
         lines.append((f"可见：{'、'.join(decisions.access)}", f"seen by {', '.join(decisions.access)}"))
     if known := decisions.validity:
@@ -161,7 +161,7 @@ def change_texts(why: Explanation) -> tuple[str, str]:
     parts = [_change_texts(name, value) for name, value in why.changes.items()]
     if why.chunk is not None and why.changes.get("doc_ids") == (why.chunk.doc_id,):
         name = why.chunk.doc_name or why.chunk.doc_id
-        others = [_change_texts(*one) for one in why.changes.items() if one[0] != "doc_ids"]
+        others = [_change_texts(*item) for item in why.changes.items() if item[0] != "doc_ids"]
         parts = [(f"只在它的文档“{name}”里找", f"only in its document “{name}”"), *others]
     return "；".join(zh for zh, _ in parts), "; ".join(en for _, en in parts)
 

@@ -45,7 +45,7 @@ from qianxun.engine.model_catalog import BaseModels, ModelCatalog, chosen_for
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings, load
 from qianxun.engine.storage import is_shared
-from qianxun.engine.wiring import Hooks, in_background, run_background, wire
+from qianxun.engine.wiring import Hooks, run_alongside, run_background, wire
 from qianxun.indexing.inbox import Inbox
 from qianxun.ingest.sandbox.pool import ParserPool
 from qianxun.jobs.operations import Operations
@@ -126,7 +126,7 @@ class Engine:
         with nullcontext() if reader else owned(settings.folder, shared=is_shared(settings)):
             engine = await asyncio.to_thread(wire, Engine, settings, dict(models or {}), reader=reader)
             try:
-                async with in_background(*engine._works(background if not reader else False)):
+                async with run_alongside(*engine._works(background if not reader else False)):
                     yield engine
             finally:
                 await engine._close(finish=not background)
@@ -251,7 +251,7 @@ class Engine:
 
     async def statistics(self, knowledge_base: int) -> dict[str, int]:
         """The number of documents in each state, of chunks and of tables."""
-        return await self._own(knowledge_base).read(lambda tx: listing.tally(tx, knowledge_base))
+        return await self._records_of(knowledge_base).read(lambda tx: listing.tally(tx, knowledge_base))
 
     # ── documents ────────────────────────────────────────────────────────────────────────────────
 
@@ -366,16 +366,18 @@ class Engine:
 
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState:
         """Raises NotFound."""
-        return await self._own(knowledge_base).read(lambda tx: listing.state(tx, knowledge_base, doc_id))
+        return await self._records_of(knowledge_base).read(lambda tx: listing.state(tx, knowledge_base, doc_id))
 
     async def documents(self, knowledge_base: int, *, limit: int = 100, after: str = "") -> list[DocumentState]:
         """In the order of their ids; ``after`` is the id at which the last page ended."""
-        own = self._own(knowledge_base)
+        own = self._records_of(knowledge_base)
         return await own.read(lambda tx: listing.states(tx, knowledge_base, limit=limit, after=after))
 
     async def chunks(self, knowledge_base: int, doc_id: str) -> list[Chunk]:
         """The searchable chunks of a document, in the order of the text. Raises NotFound."""
-        return await self._own(knowledge_base).read(lambda tx: chunks.of_document(tx, knowledge_base, doc_id))
+        return await self._records_of(knowledge_base).read(
+            lambda tx: chunks.document_chunks(tx, knowledge_base, doc_id)
+        )
 
     async def events(self, knowledge_base: int) -> RAGIndexEventHandler:
         """Handles document events of another system (created, updated, deleted) for one base."""
@@ -441,7 +443,7 @@ class Engine:
         as_of: str = "",
         trace_id: str = "",
     ) -> LayeredRecall:
-        """Searches prose layer by layer: by vector, by keywords, by related terms (docs/operations.md)."""
+        """Searches prose layer by layer: by vector, by keywords, by related terms (docs/operations/searching.md)."""
         base, options = await self.base(knowledge_base), TextsOptions(top_k, where, as_of)
         return await self._searches.texts(base, query, options, trace_id)
 
@@ -605,7 +607,7 @@ class Engine:
     @property
     def contents(self) -> Contents:
         """The documents of a base as people look through them: pages, one in full, fields and values, previews."""
-        return Contents(self._own, self._changing, self.wake)
+        return Contents(self._records_of, self._changing, self.wake)
 
     @property
     def logs(self) -> Logs:
@@ -653,5 +655,5 @@ class Engine:
         if self.principal is not None:
             raise read_only(self.principal)
 
-    def _own(self, knowledge_base: int) -> BaseRecords:
-        return self._bases.own(knowledge_base, self.tenant, self.principal)
+    def _records_of(self, knowledge_base: int) -> BaseRecords:
+        return self._bases.records_of(knowledge_base, self.tenant, self.principal)

@@ -24,8 +24,8 @@ from qianxun.engine.admin.database import make_folder
 from qianxun.engine.embedding_models import NO_MODEL, Embeddings, open_model
 from qianxun.engine.model_catalog import open_registry
 from qianxun.engine.settings import Settings, load
-from qianxun.engine.storage import database_url, reach
-from qianxun.examples.importing import Database, import_file, insert_examples, store_on
+from qianxun.engine.storage import connection_options, database_url
+from qianxun.examples.importing import Database, import_file, insert_examples, store_over
 from qianxun.examples.insert import Watch
 from qianxun.examples.library import (
     MIN_RESULTS,
@@ -90,7 +90,7 @@ def open_examples(settings: Settings, models: Mapping[str, Any] | None = None) -
     """The library by itself, also while a service owns the data folder: it uses only the database."""
     if not settings.records.url:
         make_folder(settings)
-    records = Records(connect(database_url(settings), reach(settings)))
+    records = Records(connect(database_url(settings), connection_options(settings)))
     embeddings = Embeddings(settings, models or {})
     threads = ModelThreads()
     registry = open_registry(settings, records, threads)
@@ -119,7 +119,7 @@ def import_from_excel(
     """
     settings = load()
     prefix = settings.examples.prefix if prefix is None else prefix
-    with store_on(db_conn, model or get_embedding_model(), prefix, more_tables(settings)) as store:
+    with store_over(db_conn, model or get_embedding_model(), prefix, more_tables(settings)) as store:
         return import_file(excel_path, store, skip_bad=skip_bad, watch=watch).as_dict()
 
 

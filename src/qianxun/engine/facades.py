@@ -15,32 +15,25 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase
 from qianxun.bases.in_force import in_force
-from qianxun.bases.seen import requester_of
+from qianxun.bases.principal_view import requester_of
+from qianxun.core.codec.options import params_of
 from qianxun.core.errors import BadInput, RecallFailed
 from qianxun.core.governance.access import Principal
 from qianxun.core.governance.validity import ANY_TIME, AsOf, checked_as_of
 from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentQuery, Facet
-from qianxun.core.layered_options import of_base
+from qianxun.core.layered_options import with_base_config
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import SLOW_MS
 from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry, LogFilter, Recalled
 from qianxun.core.model_types import is_ref
-from qianxun.core.options import (
-    QueryMode,
-    SearchChoices,
-    SearchOptions,
-    TablesOptions,
-    TextsOptions,
-    params_of,
-    search_options,
-)
+from qianxun.core.options import QueryMode, SearchChoices, SearchOptions, TablesOptions, TextsOptions, search_options
 from qianxun.core.ports import Cache, EmbeddingModel, nothing
 from qianxun.core.types import KnowledgeBase, Piece, Recall, Text, all_of
 from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import Settings
 from qianxun.engine.wiring import Hooks
 from qianxun.models.registry import Registry
-from qianxun.records import Records, bases, browse, documents, logs, outbox
+from qianxun.records import Records, bases, browse, document_heads, documents, logs, outbox
 from qianxun.records.tenancy import BaseRecords
 from qianxun.retrieve.recall_cache import Lifetimes
 from qianxun.retrieve.run import cached_recall
@@ -71,7 +64,7 @@ class Admin:
 
     async def knowledge_bases(self) -> tuple[KnowledgeBase, ...]:
         """The bases of all tenants, by id: for operators, never for a request."""
-        return await self.records.read(bases.of_all_tenants)
+        return await self.records.read(bases.across_tenants)
 
     async def move(self, knowledge_base: int, tenant: str) -> KnowledgeBase:
         """Hands a base over to another tenant with everything in it: from then on it is there alone.
@@ -160,7 +153,7 @@ class Admin:
 class Contents:
     """The documents of bases as people look through them. Raises NotFound for a base that the tenant does not have."""
 
-    own: Callable[[int], BaseRecords]
+    records_of: Callable[[int], BaseRecords]
     opened: Opened
     wake: Callable[[], None]
 
@@ -180,15 +173,15 @@ class Contents:
             wanted = _in_force_on(tx, knowledge_base, query)
             return browse.page(tx, knowledge_base, wanted, limit=limit, after=after, counted=counted)
 
-        return await self.own(knowledge_base).read(read)
+        return await self.records_of(knowledge_base).read(read)
 
     async def facets(self, knowledge_base: int) -> tuple[Facet, ...]:
         """The fields that filters know and the values that the newest documents have there."""
-        return await self.own(knowledge_base).read(lambda tx: browse.facets(tx, knowledge_base))
+        return await self.records_of(knowledge_base).read(lambda tx: browse.facets(tx, knowledge_base))
 
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentContent:
         """A document with its text, chunks, questions and names. Raises NotFound."""
-        return await self.own(knowledge_base).read(lambda tx: browse.content(tx, knowledge_base, doc_id))
+        return await self.records_of(knowledge_base).read(lambda tx: browse.content(tx, knowledge_base, doc_id))
 
     async def preview(self, text: Text, chunk_size: int, chunk_overlap: int) -> tuple[Piece, ...]:
         """How a text would be cut with other sizes; nothing is changed. Raises BadInput for sizes that cannot be."""
@@ -198,7 +191,7 @@ class Contents:
 
     async def retry(self, knowledge_base: int, doc_ids: Sequence[str]) -> int:
         """Tries documents again that wait for their next attempt, or were given up. Returns how many."""
-        found = await self.own(knowledge_base).write(lambda tx: browse.retry(tx, knowledge_base, doc_ids))
+        found = await self.records_of(knowledge_base).write(lambda tx: browse.retry(tx, knowledge_base, doc_ids))
         self.wake()
         return found
 
@@ -207,11 +200,11 @@ class Contents:
         from qianxun.indexing.maintenance import keep_up
 
         def remove(tx: Connection) -> int:
-            gone = (documents.remove(tx, knowledge_base, doc_id, reason=documents.WITHDRAWN) for doc_id in doc_ids)
+            gone = (documents.remove(tx, knowledge_base, doc_id, reason=document_heads.WITHDRAWN) for doc_id in doc_ids)
             return sum(gone)
 
         async with self.opened(knowledge_base) as base:
-            removed = await self.own(knowledge_base).write(remove)
+            removed = await self.records_of(knowledge_base).write(remove)
             await keep_up(base, preparing=False)
         return removed
 
@@ -339,14 +332,14 @@ class Searches:
     async def texts(self, base: OpenBase, query: str, options: TextsOptions, trace_id: str) -> LayeredRecall:
         from qianxun.retrieve.layered.texts import search_texts
 
-        chosen = of_base(self.settings.text_engine, base.about.config, "text_engine")
+        chosen = with_base_config(self.settings.text_engine, base.about.config, "text_engine")
         search = self._layer_options(base, options)
         return await self._layered(base, options, search_texts(base, query, chosen, search, options.top_k, trace_id))
 
     async def tables(self, base: OpenBase, query: str, options: TablesOptions, trace_id: str) -> LayeredRecall:
         from qianxun.retrieve.layered.tables import search_tables
 
-        chosen = of_base(self.settings.table_engine, base.about.config, "table_engine")
+        chosen = with_base_config(self.settings.table_engine, base.about.config, "table_engine")
         given = (base, query, chosen, self._layer_options(base, options), options.top_k)
         return await self._layered(base, options, search_tables(*given, answer=options.answer, trace_id=trace_id))
 

@@ -24,7 +24,7 @@ from qianxun.models.registry import CHAT_TYPES, DEFAULT, Registry
 from qianxun.models.remote.url_policy import UrlPolicy
 from qianxun.models.threads import ModelThreads
 from qianxun.records import Records
-from qianxun.records.sealing import FILE_NAME, Sealing
+from qianxun.records.secrets.sealing import FILE_NAME, Sealing
 
 MAXSIM = "maxsim"
 # How much MaxSim decides beside the fused score (docs/quality.md): more of it would cost questions that need two

@@ -69,7 +69,7 @@ async def search_bases(
         async with turns:
             return await retriever.retrieve(base, query, trace_id=trace_id, **options)
 
-    recalls = await asyncio.gather(*(search(*one) for one in own.items()), return_exceptions=True)
+    recalls = await asyncio.gather(*(search(*item) for item in own.items()), return_exceptions=True)
     failed = [recall for recall in recalls if isinstance(recall, BaseException)]
     for error in failed:
         if len(failed) == len(own) or isinstance(error, BadInput) or not isinstance(error, QianxunError):
@@ -107,7 +107,7 @@ def _merged(
         if isinstance(answer, BaseException):
             degraded.append((base, Degraded("knowledge_base", str(answer))))
         else:
-            found += [BaseFound(base, one) for one in answer.results]
+            found += [BaseFound(base, result) for result in answer.results]
             degraded += [(base, part) for part in answer.degraded]
     found.sort(key=lambda one: -one.found.score)  # stable: equals stay in the order of their base
     return MultiBaseRecall(query, tuple(found), tuple(degraded), trace_id)

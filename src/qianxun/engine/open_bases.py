@@ -24,7 +24,7 @@ from qianxun.bases.base import OpenBase, Serving, read, stamp_for
 from qianxun.bases.chunk_cache import ChunkCache, ChunkMemory
 from qianxun.bases.graph_cache import GraphCache
 from qianxun.bases.lease import LEASE_SECONDS, LeaseKeeper
-from qianxun.bases.seen import seen_by, whole_of
+from qianxun.bases.principal_view import view_for, whole_base
 from qianxun.core.errors import BadInput, BadSettings, IndexUnusable, LeaseLost, NotFound, QianxunError, RecallFailed
 from qianxun.core.governance.access import Principal
 from qianxun.core.log_types import IndexRebuild, IndexTime
@@ -97,7 +97,7 @@ class OpenBases:
     def _graph_folder(self, knowledge_base: int) -> Path | None:
         return None if self.graph_folder is None else self.graph_folder / str(knowledge_base)
 
-    def own(self, knowledge_base: int, tenant: str, principal: Principal | None = None) -> BaseRecords:
+    def records_of(self, knowledge_base: int, tenant: str, principal: Principal | None = None) -> BaseRecords:
         """The records of a base, in transactions that begin by checking whose it is."""
         return BaseRecords(self.records, knowledge_base, tenant, principal)
 
@@ -108,7 +108,7 @@ class OpenBases:
         if found is not None and self.has_others:
             found = await self.follow(found)
         if found is None:
-            await self.own(knowledge_base, tenant).read(nothing)  # another tenant's base fails fast
+            await self.records_of(knowledge_base, tenant).read(nothing)  # another tenant's base fails fast
             found = await self._alone(knowledge_base, lambda: self._get(knowledge_base, tenant))
         if found.about.tenant != tenant:
             raise bases.missing(knowledge_base)
@@ -158,7 +158,7 @@ class OpenBases:
     async def seen(self, knowledge_base: int, tenant: str, principal: Principal | None) -> OpenBase:
         """`get`, as a principal sees it."""
         base = await self.get(knowledge_base, tenant)
-        return base if principal is None else await seen_by(base, principal)
+        return base if principal is None else await view_for(base, principal)
 
     async def again_if_moved(self, base: OpenBase, search: Callable[[], Awaitable[Result]]) -> Result:
         """``search``, and once more where it failed because another process has put another index in place."""
@@ -219,10 +219,10 @@ class OpenBases:
             raise
         except Exception as error:  # raised again, or in its place why
             self.wake()
-            if self._open.get(base.id) is not whole_of(base):
+            if self._open.get(base.id) is not whole_base(base):
                 raise bases.missing(base.id) from error
             raise
-        if self._open.get(base.id) is not whole_of(base):
+        if self._open.get(base.id) is not whole_base(base):
             raise bases.missing(base.id)
 
     async def create(self, about: KnowledgeBase) -> None:
@@ -230,7 +230,7 @@ class OpenBases:
 
         If it cannot be made the base is deleted again: after a failure its name is free.
         """
-        own = self.own(about.id, about.tenant)
+        own = self.records_of(about.id, about.tenant)
         model = self._model(about)
 
         async def make() -> None:
@@ -262,7 +262,7 @@ class OpenBases:
 
     async def delete(self, knowledge_base: int, tenant: str) -> None:
         """The base with everything in it, its index last. Raises NotFound."""
-        own = self.own(knowledge_base, tenant)
+        own = self.records_of(knowledge_base, tenant)
         await own.read(nothing)  # another tenant's base fails fast
 
         async def remove() -> None:
@@ -280,7 +280,7 @@ class OpenBases:
 
         Raises NotFound, AlreadyThere for a name that is taken there, BadInput for a base with models of its tenant.
         """
-        own = self.own(knowledge_base, tenant)
+        own = self.records_of(knowledge_base, tenant)
         about = await own.read(lambda tx: bases.get(tx, knowledge_base, tenant=tenant))
         if registered := registered_models(about):
             raise BadInput(
@@ -388,7 +388,7 @@ class OpenBases:
         config = about.config
         return OpenBase(
             about=about,
-            records=self.own(about.id, about.tenant),
+            records=self.records_of(about.id, about.tenant),
             backend=self.backend,
             serving=serving,
             splitter=ChunkSplitter(config["chunk_size"], config["chunk_overlap"]),

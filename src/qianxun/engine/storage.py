@@ -17,14 +17,14 @@ from qianxun.engine.folder_lock import DATABASE
 from qianxun.engine.settings import Settings
 from qianxun.rank.rerank import SharedScores
 from qianxun.records.database.open import sqlite_url
-from qianxun.records.database.server import Reach
+from qianxun.records.database.server import ConnectionOptions
 
 log = logging.getLogger(__name__)
 
 SCHEMA = "qianxun_index"
 MILVUS = "milvus"
 INDEX_BACKENDS = {
-    "embedded": "qianxun.index.embedded.index",
+    "embedded": "qianxun.index.embedded.backend",
     "milvus": "qianxun.index.milvus.index",
     "postgres": "qianxun.index.postgres.index",
 }
@@ -51,10 +51,10 @@ def acknowledged_file(settings: Settings) -> Path:
     return settings.folder / "acknowledged"
 
 
-def reach(settings: Settings) -> Reach:
+def connection_options(settings: Settings) -> ConnectionOptions:
     """How a database server is reached."""
     section = settings.records
-    return Reach(section.pool_size, section.connect_seconds, section.statement_seconds, section.schema)
+    return ConnectionOptions(section.pool_size, section.connect_seconds, section.statement_seconds, section.schema)
 
 
 def index_backend(settings: Settings, database: str = "") -> IndexBackend:

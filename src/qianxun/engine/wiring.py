@@ -26,12 +26,12 @@ from qianxun.engine.open_bases import OpenBases
 from qianxun.engine.settings import EventSettings, Parsing, Settings
 from qianxun.engine.storage import (
     acknowledged_file,
+    connection_options,
     database_url,
     graph_folder,
     index_backend,
     is_shared,
     open_cache,
-    reach,
     reader_backend,
 )
 from qianxun.indexing.inbox import Inbox, Upload, run_inbox
@@ -72,7 +72,7 @@ def wire(make: Callable[..., Made], settings: Settings, models: Mapping[str, Any
     together = is_shared(settings)
     records = Records.open(
         database_url(settings),
-        reach(settings),
+        connection_options(settings),
         alone=not together,
         together=together,
         acknowledged=None if reader else acknowledged_file(settings),
@@ -152,7 +152,7 @@ class TenantWork(Protocol):
 
 
 @asynccontextmanager
-async def in_background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def run_alongside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """These until the block ends."""
     tasks = [asyncio.create_task(work) for work in works]
     try:

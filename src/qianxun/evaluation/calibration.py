@@ -154,14 +154,14 @@ def _equal_weights(labels: Labels) -> Numbers:
     return shares
 
 
-def expected_calibration_error(scores: Numbers, labels: Labels, bins: int = BINS) -> float:
+def expected_calibration_error(scores: Numbers, labels: Labels) -> float:
     """How far scores are from the share of right candidates among those that have them, both classes weighing the same.
 
-    Scores fall into ``bins`` of equal width; each bin counts by its weight.
+    Scores fall into `BINS` of equal width; each bin counts by its weight.
     """
     if not len(scores):
         return 0.0
     weights = _equal_weights(labels)
-    places = np.clip((scores * bins).astype(np.int64), 0, bins - 1)
-    gaps = np.bincount(places, weights=weights * (scores - labels), minlength=bins)
+    places = np.clip((scores * BINS).astype(np.int64), 0, BINS - 1)
+    gaps = np.bincount(places, weights=weights * (scores - labels), minlength=BINS)
     return float(np.abs(gaps).sum())

@@ -36,20 +36,20 @@ class Labels:
     shingles: tuple[frozenset[str], ...]
 
     @staticmethod
-    def of(case: Case) -> Labels:
-        return Labels(case.relevant, tuple(_shingles(one.text) for one in case.relevant))
+    def of_case(case: Case) -> Labels:
+        return Labels(case.relevant, tuple(_shingles(label.text) for label in case.relevant))
 
     @property
     def grades(self) -> dict[str, int]:
-        return {_name(at): one.grade for at, one in enumerate(self.relevant)}
+        return {_name(at): label.grade for at, label in enumerate(self.relevant)}
 
     @property
     def is_of_documents(self) -> bool:
-        return not any(one.text for one in self.relevant)
+        return not any(label.text for label in self.relevant)
 
-    def of_chunk(self, chunk: Chunk) -> list[str]:
+    def fitting(self, chunk: Chunk) -> list[str]:
         """The names, in `grades`, of the labels that this chunk is relevant to."""
-        own = [at for at, one in enumerate(self.relevant) if one.doc_id == chunk.doc_id]
+        own = [at for at, label in enumerate(self.relevant) if label.doc_id == chunk.doc_id]
         text = _shingles(chunk.text) if any(self.shingles[at] for at in own) else frozenset()
         return [_name(at) for at in own if not self.relevant[at].text or _is_shared(self.shingles[at], text)]
 
@@ -63,20 +63,20 @@ def ranked(labels: Labels, found: Iterable[Chunk]) -> list[str]:
     names: dict[str, None] = {}
     for chunk in found:
         other = f"document:{chunk.doc_id}" if labels.is_of_documents else f"chunk:{chunk.chunk_id}"
-        names.update(dict.fromkeys(labels.of_chunk(chunk) or (other,)))
+        names.update(dict.fromkeys(labels.fitting(chunk) or (other,)))
     return list(names)
 
 
 def first_relevant(labels: Labels, found: Iterable[Chunk]) -> int | None:
     """The rank, from 1, of the first chunk that is relevant."""
     wanted = {name for name, grade in labels.grades.items() if grade > 0}
-    return next((rank for rank, chunk in enumerate(found, 1) if wanted.intersection(labels.of_chunk(chunk))), None)
+    return next((rank for rank, chunk in enumerate(found, 1) if wanted.intersection(labels.fitting(chunk))), None)
 
 
-def is_in(relevant: Relevant, chunks: Iterable[Chunk]) -> bool:
+def is_still_there(relevant: Relevant, chunks: Iterable[Chunk]) -> bool:
     """Whether a passage is still in the chunks of its document."""
-    labels = Labels.of(Case("", (relevant,)))
-    return any(labels.of_chunk(chunk) for chunk in chunks)
+    labels = Labels.of_case(Case("", (relevant,)))
+    return any(labels.fitting(chunk) for chunk in chunks)
 
 
 def _name(at: int) -> str:
@@ -119,7 +119,7 @@ def _relevant(extra: Mapping[str, Any], grades: Mapping[str, int]) -> tuple[Rele
         for one in (given if isinstance(given, list) else ())
         if isinstance(one, dict) and isinstance(one.get("text"), str) and str(one.get("doc_id")) in grades
     ]
-    known = {one.doc_id for one in passages}
+    known = {passage.doc_id for passage in passages}
     return (*passages, *(Relevant(document, "", grade) for document, grade in grades.items() if document not in known))
 
 
@@ -142,7 +142,7 @@ def write_cases(folder: Path, cases: Sequence[Case]) -> None:
 
 def query_lines(cases: Iterable[Case]) -> Iterator[str]:
     for case in cases:
-        passages = [{"doc_id": one.doc_id, "text": one.text} for one in case.relevant if one.text]
+        passages = [{"doc_id": label.doc_id, "text": label.text} for label in case.relevant if label.text]
         extra: dict[str, Any] = {"origin": case.origin}
         extra |= {"passages": passages} if passages else {}
         extra |= {"expected": case.expected} if case.expected else {}
@@ -153,8 +153,8 @@ def judgement_lines(cases: Iterable[Case]) -> Iterator[str]:
     """Of several passages of one document the best counts, as judgements are of documents here."""
     for case in cases:
         grades: dict[str, int] = {}
-        for one in case.relevant:
-            grades[one.doc_id] = max(one.grade, grades.get(one.doc_id, one.grade))
+        for label in case.relevant:
+            grades[label.doc_id] = max(label.grade, grades.get(label.doc_id, label.grade))
         for document, grade in grades.items():
             if re.search(r"[\t\r\n]", document):
                 raise BadInput(

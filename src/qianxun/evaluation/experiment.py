@@ -60,7 +60,7 @@ async def run(
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedQuestion:
     query: str
     text: str
     before: float
@@ -77,7 +77,7 @@ class Comparison:
     difference: float
     p_value: float
     queries: int
-    moved: tuple[Moved, ...]  # those that moved most, largest first
+    moved: tuple[MovedQuestion, ...]  # those that moved most, largest first
 
     @property
     def is_significant(self) -> bool:
@@ -88,7 +88,7 @@ def compare(first: Run, second: Run, texts: Mapping[str, str], metric: str = NDC
     before, after = first.per_query[metric], second.per_query[metric]
     differences = np.array([after[query] - before[query] for query in texts], dtype=np.float64)
     moved = sorted(
-        (Moved(query, text, before[query], after[query]) for query, text in texts.items()),
+        (MovedQuestion(query, text, before[query], after[query]) for query, text in texts.items()),
         key=lambda one: (-abs(one.after - one.before), one.query),
     )
     return Comparison(
@@ -102,7 +102,7 @@ def compare(first: Run, second: Run, texts: Mapping[str, str], metric: str = NDC
     )
 
 
-def randomisation_test(differences: NDArray[np.float64], rounds: int = ROUNDS, seed: int = SEED) -> float:
+def randomisation_test(differences: NDArray[np.float64], rounds: int = ROUNDS) -> float:
     """How often chance alone gives a mean at least as far from zero: Fisher's paired randomisation test, two-sided.
 
     Were the two systems the same, each query's difference could as well have had the other sign. Few differences are
@@ -116,7 +116,7 @@ def randomisation_test(differences: NDArray[np.float64], rounds: int = ROUNDS, s
     if len(moved) <= EXACT_UP_TO:
         patterns = np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved)) & 1
         return float(np.mean(np.abs((2.0 * patterns - 1.0) @ moved) >= observed))
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(SEED)
     step = max(1, 4_000_000 // len(moved))  # signs in memory at a time
     as_far = 0
     for start in range(0, rounds, step):

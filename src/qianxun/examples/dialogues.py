@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from qianxun.examples.files.cleaning import BadExample, Draft, clean
+from qianxun.examples.files.cleaning import BadExample, ExampleDraft, clean
 from qianxun.examples.insert import insert_drafts, vectorize
 from qianxun.examples.library import ExampleLibrary
 from qianxun.examples.schema import DEFAULT_TABLE_NAMES, GRADES, embedded_text
@@ -18,7 +18,7 @@ _GOOD: Final = ("good", "like", "up", "true", "1", GRADES[0])
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class AdoptionReport:
     """What became of the dialogues; each is in one of the counts."""
 
     added: int = 0
@@ -29,14 +29,14 @@ class Adopted:
 
 def adopt_dialogues(
     dialogues: Iterable[Any], library: ExampleLibrary, table: str = DEFAULT_TABLE_NAMES[0], *, near: float = NEAR
-) -> Adopted:
+) -> AdoptionReport:
     """Adds the good turns to one table, graded 优秀 unless they say otherwise. All or none are stored.
 
     A dialogue is ``{"user_input", "agent_response", "rating"}``, or a conversation ``{"messages": […], "rating"}``: its
     turns are the questions with their replies. Only those with a good ``rating`` are taken.
     """
     (source,) = library.sources([table])
-    drafts: dict[tuple[str, str], Draft] = {}
+    drafts: dict[tuple[str, str], ExampleDraft] = {}
     rejected: list[str] = []
     unrated = 0
     for number, dialogue in enumerate(dialogues, 1):
@@ -55,7 +55,7 @@ def adopt_dialogues(
             drafts.setdefault(draft.content, draft)
     new = _unlike(list(drafts.values()), library, source, near)
     added = insert_drafts(library.store, {source: new})[source].added if new else 0
-    return Adopted(added, unrated, len(drafts) - added, tuple(rejected))
+    return AdoptionReport(added, unrated, len(drafts) - added, tuple(rejected))
 
 
 def _is_dialogue(given: Any) -> bool:
@@ -96,10 +96,10 @@ def _is_good(rating: Any) -> bool:
     return str(rating).casefold() in _GOOD
 
 
-def _unlike(drafts: Sequence[Draft], library: ExampleLibrary, source: str, near: float) -> list[Draft]:
+def _unlike(drafts: Sequence[ExampleDraft], library: ExampleLibrary, source: str, near: float) -> list[ExampleDraft]:
     """Those that say something which neither the table nor an earlier one says."""
     vectors = vectorize([embedded_text(*draft.content) for draft in drafts], library.store.model) if drafts else ()
-    new: list[Draft] = []
+    new: list[ExampleDraft] = []
     accepted: list[Any] = []
     for draft, vector in zip(drafts, vectors, strict=True):
         is_known = bool(library.search_in_table(source, vector, 1, near))

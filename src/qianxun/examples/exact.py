@@ -68,7 +68,7 @@ class ExactSearch:
     ) -> list[FoundExample]:
         return self._joined(source, self._snapshot(source).nearest(_unit(vector), limit, threshold, where))
 
-    def of_ids(self, source: str, vector: Vector, ids: Sequence[int]) -> list[FoundExample]:
+    def rank_ids(self, source: str, vector: Vector, ids: Sequence[int]) -> list[FoundExample]:
         near = self._snapshot(source).similarities(_unit(vector), ids)
         return self._joined(source, list(near.items()))
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from qianxun.core.errors import BadInput
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.examples.driver_connection import driver_connection
-from qianxun.examples.files.cleaning import BadExample, Draft, clean
+from qianxun.examples.files.cleaning import BadExample, ExampleDraft, clean
 from qianxun.examples.files.contents import JSON_SUFFIXES, Contents, Row, read_json
 from qianxun.examples.files.excel import read_workbook
 from qianxun.examples.files.template import is_untouched_sample
@@ -39,7 +39,7 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class Double:
+class DuplicateRow:
     """A row with the same texts as an earlier one of the file, which is stored."""
 
     sheet: str
@@ -55,7 +55,7 @@ class ImportReport:
     rows: Mapping[str, int]  # by category, without blank ones and the template's own
     inserted: Mapping[str, Inserted]
     rejected: tuple[Rejected, ...] = ()
-    doubles: tuple[Double, ...] = ()
+    doubles: tuple[DuplicateRow, ...] = ()
     ignored_sheets: tuple[str, ...] = ()
     ignored_columns: tuple[tuple[str, str], ...] = ()
     stored: bool = True
@@ -70,10 +70,16 @@ class ImportReport:
         return {
             "stored": self.stored,
             **{what: self.total(what) for what in ("added", "updated", "unchanged")},
-            "rejected": [{"sheet": one.sheet, "row": one.row, "reason": one.reason} for one in self.rejected],
+            "rejected": [
+                {"sheet": rejected.sheet, "row": rejected.row, "reason": rejected.reason} for rejected in self.rejected
+            ],
             "doubles": [
-                {"sheet": one.sheet, "row": one.row, "same_as": {"sheet": one.first_sheet, "row": one.first_row}}
-                for one in self.doubles
+                {
+                    "sheet": double.sheet,
+                    "row": double.row,
+                    "same_as": {"sheet": double.first_sheet, "row": double.first_row},
+                }
+                for double in self.doubles
             ],
             "samples": self.samples,
             "ignored_sheets": list(self.ignored_sheets),
@@ -125,10 +131,10 @@ def _drop_samples(contents: Contents) -> int:
     return before - contents.count()
 
 
-def _drafted(contents: Contents) -> tuple[dict[str, list[Draft]], list[Rejected], list[Double]]:
-    drafts: dict[str, list[Draft]] = {}
+def _drafted(contents: Contents) -> tuple[dict[str, list[ExampleDraft]], list[Rejected], list[DuplicateRow]]:
+    drafts: dict[str, list[ExampleDraft]] = {}
     rejected = [Rejected(row.sheet, row.number, row.problem) for row in contents.problems]
-    doubles: list[Double] = []
+    doubles: list[DuplicateRow] = []
     for category, rows in contents.rows.items():
         first: dict[tuple[str, str], Row] = {}
         for row in rows:
@@ -143,13 +149,13 @@ def _drafted(contents: Contents) -> tuple[dict[str, list[Draft]], list[Rejected]
             if earlier is row:
                 drafts.setdefault(category, []).append(draft)
             else:
-                doubles.append(Double(row.sheet, row.number, earlier.sheet, earlier.number))
+                doubles.append(DuplicateRow(row.sheet, row.number, earlier.sheet, earlier.number))
     return drafts, rejected, doubles
 
 
 def _log(path: Path, report: ImportReport) -> None:
-    for one in report.rejected:
-        log.warning("%s：工作表“%s”第 %d 行未收：%s", path.name, one.sheet, one.row, one.reason)
+    for rejected in report.rejected:
+        log.warning("%s：工作表“%s”第 %d 行未收：%s", path.name, rejected.sheet, rejected.row, rejected.reason)
     if report.samples:
         log.info("%s：模板自带的 %d 行没有改过，不导入", path.name, report.samples)
     counts = (report.total("added"), report.total("updated"), report.total("unchanged"), len(report.rejected))
@@ -157,7 +163,7 @@ def _log(path: Path, report: ImportReport) -> None:
 
 
 @contextmanager
-def store_on(
+def store_over(
     database: Database, model: EmbeddingModel | None, prefix: str = PREFIX, more_tables: Sequence[str] = ()
 ) -> Iterator[ExampleStore]:
     """The library of a connection (of SQLAlchemy, psycopg or sqlite3), an engine, a session or a store.
@@ -183,12 +189,12 @@ def insert_examples(
 
     Raises BadInput, naming the position, for one that cannot be stored.
     """
-    drafts: dict[tuple[str, str], Draft] = {}
+    drafts: dict[tuple[str, str], ExampleDraft] = {}
     for number, example in enumerate(examples, 1):
         try:
             draft = clean(example)
         except BadExample as error:
             raise BadInput(f"第 {number} 条示例：{error.message}", hint="改正后再来；没有写入任何内容") from error
         drafts.setdefault(draft.content, draft)
-    with store_on(db_conn, model, prefix) as store:
+    with store_over(db_conn, model, prefix) as store:
         return insert_drafts(store, {category: list(drafts.values())})[category].added

@@ -18,7 +18,7 @@ from qianxun.core.foreign import embedding_model
 from qianxun.core.ports import EmbeddingModel, nothing
 from qianxun.core.types import Vector, Vectors
 from qianxun.core.vectors import EMBED_SLICE, embed
-from qianxun.examples.files.cleaning import Draft
+from qianxun.examples.files.cleaning import ExampleDraft
 from qianxun.examples.schema import embedded_text, models, nearest_index
 from qianxun.examples.store import ExampleStore, Stamp, dimension_of
 
@@ -27,7 +27,7 @@ MANY: Final = 1000  # rows for which an index is better built anew
 COUNTED: Final = {"preserve_rowcount": True}  # otherwise SQLAlchemy does not count the rows of an INSERT
 
 Item = TypeVar("Item")
-Belonging: TypeAlias = tuple[str, Draft]  # its category, and the draft
+Belonging: TypeAlias = tuple[str, ExampleDraft]  # its category, and the draft
 Watch: TypeAlias = Callable[[int, int], None]  # (done, of how many)
 Made: TypeAlias = dict[tuple[str, int], Vector]  # (category, id) → its vector
 
@@ -47,12 +47,12 @@ class _Stored:
     tags: tuple[str, ...]
     quality_grade: str | None
 
-    def equals(self, draft: Draft) -> bool:
+    def equals(self, draft: ExampleDraft) -> bool:
         return (self.tags, self.quality_grade) == (draft.tags, draft.quality_grade)
 
 
 def insert_drafts(
-    store: ExampleStore, drafts: Mapping[str, Sequence[Draft]], watch: Watch = nothing
+    store: ExampleStore, drafts: Mapping[str, Sequence[ExampleDraft]], watch: Watch = nothing
 ) -> dict[str, Inserted]:
     """All drafts in one transaction, or none if anything raises. Contents must be distinct.
 
@@ -89,7 +89,7 @@ def vectorize_text(text: str, model: EmbeddingModel | Any) -> list[float]:
     return numbers
 
 
-def vectorize(texts: Sequence[str], model: EmbeddingModel, watch: Watch = nothing, batch: int = EMBED_SLICE) -> Vectors:
+def vectorize(texts: Sequence[str], model: EmbeddingModel, watch: Watch = nothing) -> Vectors:
     """One unit vector per text, in order. Raises ModelUnavailable or BadModelReply."""
     done = 0
 
@@ -98,7 +98,7 @@ def vectorize(texts: Sequence[str], model: EmbeddingModel, watch: Watch = nothin
         done += count
         watch(done, len(texts))
 
-    return embed(texts, model, report, batch_size=batch, by_length=True)
+    return embed(texts, model, report, batch_size=EMBED_SLICE, by_length=True)
 
 
 def _vectors(store: ExampleStore, drafts: Sequence[Belonging], watch: Watch) -> Iterable[Vector]:
@@ -109,7 +109,7 @@ def _insert_category(
     connection: Connection,
     store: ExampleStore,
     category: str,
-    offered: Sequence[Draft],
+    offered: Sequence[ExampleDraft],
     vectors: Mapping[Belonging, Vector],
 ) -> Inserted:
     table, now = store.tables[category], datetime.now(UTC)
@@ -156,7 +156,7 @@ def _insert(connection: Connection, table: Table) -> Insert:
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
-def _row(draft: Draft, vector: Vector, now: datetime) -> dict[str, Any]:
+def _row(draft: ExampleDraft, vector: Vector, now: datetime) -> dict[str, Any]:
     return {
         "user_input": draft.user_input,
         "agent_response": draft.agent_response,
@@ -168,11 +168,11 @@ def _row(draft: Draft, vector: Vector, now: datetime) -> dict[str, Any]:
     }
 
 
-def _missing(offered: Iterable[Draft], found: Mapping[tuple[str, str], _Stored]) -> list[Draft]:
+def _missing(offered: Iterable[ExampleDraft], found: Mapping[tuple[str, str], _Stored]) -> list[ExampleDraft]:
     return [draft for draft in offered if draft.content not in found]
 
 
-def _found(connection: Connection, table: Table, drafts: Sequence[Draft]) -> dict[tuple[str, str], _Stored]:
+def _found(connection: Connection, table: Table, drafts: Sequence[ExampleDraft]) -> dict[tuple[str, str], _Stored]:
     """Those that the table has already, by content."""
     columns = (table.c.id, table.c.user_input, table.c.agent_response, table.c.tags, table.c.quality_grade)
     contents = {draft.content for draft in drafts}

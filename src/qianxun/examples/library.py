@@ -82,7 +82,7 @@ class NearestSearch(Protocol):
     ) -> list[FoundExample]:
         """Of the ``limit`` nearest, those with at least this similarity, best first."""
 
-    def of_ids(self, source: str, vector: Vector, ids: Sequence[int]) -> list[FoundExample]:
+    def rank_ids(self, source: str, vector: Vector, ids: Sequence[int]) -> list[FoundExample]:
         """Those of the examples that exist, most similar first."""
 
 
@@ -294,7 +294,7 @@ class ExampleLibrary:
                 return near
             matching = dict(self._keywords.of(source).match(query.text, limit))
             missed = sorted(set(matching) - {row["id"] for row in near})
-            others = self._near.of_ids(source, query.vector, missed) if missed else []
+            others = self._near.rank_ids(source, query.vector, missed) if missed else []
             others = [row for row in others if query.where.passes(row["tags"], row["quality_grade"])]
             return [row for row in boosted([*near, *others], matching) if row["similarity"] >= threshold]
 

@@ -42,7 +42,7 @@ class PgvectorSearch:
         rows = self._rows(settings, nearest_statement(self.store.tables[source], where), parameters)
         return [_found(row, source) for row in rows]
 
-    def of_ids(self, source: str, vector: Vector, ids: Sequence[int]) -> list[FoundExample]:
+    def rank_ids(self, source: str, vector: Vector, ids: Sequence[int]) -> list[FoundExample]:
         table = self.store.tables[source].name
         statement = f'SELECT {_COLUMNS}, 1 - ({_DISTANCE}) FROM "{table}" WHERE id = ANY(%(ids)s)'
         settings = settings_statement(EF_SEARCH, self.seconds)

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase, read
 from qianxun.bases.graph_cache import MOST_RECENT, ReadUpTo, RecentWrites
-from qianxun.bases.seen import whole_of
+from qianxun.bases.principal_view import whole_base
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.core.graph_types import ExtractionProgress, Facts, GraphBuilt
 from qianxun.core.ports import nothing
@@ -28,7 +28,7 @@ from qianxun.core.system.gc_pause import paused_collection
 from qianxun.core.types import EVERYTHING, Everything, Filter, Keys, Population
 from qianxun.graph.stored_graph import keep_graph, restore_graph
 from qianxun.records import graph as facts
-from qianxun.records.graph import Read, Readable
+from qianxun.records.graph import ExtractedFacts, ReadableChunk
 
 if TYPE_CHECKING:
     from qianxun.graph.network.knowledge_graph import KnowledgeGraph
@@ -53,11 +53,11 @@ async def graph_of(base: OpenBase, where: Filter = EVERYTHING) -> KnowledgeGraph
     the graph of its documents alone.
     """
     within = base.view.population if base.view is not None else None
-    base = whole_of(base)
+    base = whole_base(base)
     base.graph.note_use()
     await _update(base)
     if isinstance(where, Everything) and within is None:
-        return base.graph.whole
+        return base.graph.latest
 
     async def restricted() -> KnowledgeGraph:
         async with base.graph.stepping:
@@ -95,7 +95,7 @@ async def current_graph(base: OpenBase, where: Filter = EVERYTHING) -> CurrentGr
         keep_soon(base)
     if _is_due(base):
         _begin(base, _settle(base))
-    return CurrentGraph(base.graph.whole, base.graph.recent)
+    return CurrentGraph(base.graph.latest, base.graph.recent)
 
 
 async def _update(base: OpenBase) -> None:
@@ -159,7 +159,7 @@ def _read_up_to(base: OpenBase, origin: str) -> int:
     """The key up to which every chunk has been read, unless facts were removed, or read by another, since."""
     known = base.graph.read_up_to
     with base.records.reading() as tx:
-        return known.key if known is not None and known.is_of(origin, facts.revision(tx, base.id)) else 0
+        return known.key if known is not None and known.is_from(origin, facts.revision(tx, base.id)) else 0
 
 
 def _note_read(base: OpenBase, origin: str, after: int) -> None:
@@ -170,19 +170,19 @@ def _note_read(base: OpenBase, origin: str, after: int) -> None:
             base.graph.read_up_to = ReadUpTo(key, origin, facts.revision(tx, base.id))
 
 
-async def unread_page(base: OpenBase, origin: str, after: int, limit: int) -> list[Readable]:
+async def unread_page(base: OpenBase, origin: str, after: int, limit: int) -> list[ReadableChunk]:
     """The next chunks after a key without facts of this origin."""
     return await base.records.read(lambda tx: facts.unread(tx, base.id, origin, after, limit))
 
 
-def _extract_page(base: OpenBase, origin: str, page: list[Readable]) -> None:
+def _extract_page(base: OpenBase, origin: str, page: list[ReadableChunk]) -> None:
     with paused_collection():
-        read = [Read(row.key, row.document_key, origin, row.digest, _facts(base, row)) for row in page]
+        read = [ExtractedFacts(row.key, row.document_key, origin, row.digest, _facts(base, row)) for row in page]
     with base.records.writing() as tx:
         facts.write_facts(tx, base.id, read)
 
 
-def _facts(base: OpenBase, row: Readable) -> Facts:
+def _facts(base: OpenBase, row: ReadableChunk) -> Facts:
     from qianxun.graph.extract.chunk import extract_facts
 
     return extract_facts(row.text, kind=row.kind, doc_name=row.doc_name, analyser=base.analyser, lexicon=base.lexicon)
@@ -249,7 +249,7 @@ def _follow(base: OpenBase) -> bool:
             return False
         removed = _removed(tx, base)
         current = facts.served_keys(tx, base.id, cache.floor)
-        current = current[~np.isin(current, cache.whole.chunks)]
+        current = current[~np.isin(current, cache.latest.chunks)]
         known = cache.known_recent()
         unread = [key for key in current.tolist() if key not in known] if len(current) <= MOST_RECENT else []
         cache.follow(state, facts.facts_of(tx, base.id, unread), current, removed)
@@ -264,7 +264,7 @@ def _removed(tx: Connection, base: OpenBase) -> Keys:
     if count == cache.count:
         return before
     cache.count = count
-    return np.setdiff1d(cache.whole.chunks, facts.chunk_keys(tx, base.id, cache.floor), assume_unique=True)
+    return np.setdiff1d(cache.latest.chunks, facts.chunk_keys(tx, base.id, cache.floor), assume_unique=True)
 
 
 def keep_soon(base: OpenBase) -> None:
@@ -286,15 +286,15 @@ def _is_due(base: OpenBase) -> bool:
     recent = base.graph.recent
     if recent is None:
         return False
-    is_much = not recent.is_whole or len(recent) > SETTLE_SHARE * len(base.graph.whole.chunks)
+    is_much = not recent.is_whole or len(recent) > SETTLE_SHARE * len(base.graph.latest.chunks)
     return is_much or time.monotonic() - recent.began > SETTLE_SECONDS
 
 
 async def _settle(base: OpenBase) -> None:
-    before = base.graph.whole
+    before = base.graph.latest
     try:
         await _catch_up(base)
-        await asyncio.to_thread(base.graph.whole.warm_up, before)
+        await asyncio.to_thread(base.graph.latest.warm_up, before)
         await keep_graph(base)
     except QianxunError as error:
         log.info("the graph of base %s is not derived again now: %s", base.id, error)
@@ -322,13 +322,13 @@ async def refresh_graph(base: OpenBase) -> None:
     one takes seconds to derive: it takes up what was written, and is derived again once that is due."""
     if not base.graph.is_in_use(USE_SECONDS):
         return
-    before = base.graph.whole
+    before = base.graph.latest
     try:
         if base.graph.is_large:
             await current_graph(base)
             return
         await _update(base)
-        await asyncio.to_thread(base.graph.whole.warm_up, before)
+        await asyncio.to_thread(base.graph.latest.warm_up, before)
         await keep_graph(base)
     except QianxunError as error:
         log.info("the graph of base %s is not refreshed: %s", base.id, error)

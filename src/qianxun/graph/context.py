@@ -63,10 +63,14 @@ def assemble_graph_context(
 
     Entities and relations may be given in this form, too. Raises BadInput for what lacks one of these keys.
     """
-    nodes = [one if isinstance(one, Entity) else Entity(**_fields(one, "id", "name", "type")) for one in entities]
+    nodes = [
+        entity if isinstance(entity, Entity) else Entity(**_fields(entity, "id", "name", "type")) for entity in entities
+    ]
     edges = [
-        one if isinstance(one, Relation) else Relation(**_fields(one, "source", "target", "type"), weight=1.0)
-        for one in relations
+        relation
+        if isinstance(relation, Relation)
+        else Relation(**_fields(relation, "source", "target", "type"), weight=1.0)
+        for relation in relations
     ]
     return ranked_context(nodes, edges, relevance=relevance, communities=communities, budget=budget).as_dict()
 

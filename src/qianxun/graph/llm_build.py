@@ -23,7 +23,7 @@ from qianxun.core.ports import ChatModel, nothing
 from qianxun.graph.build import graph_state, is_graph_enabled, unread_page
 from qianxun.graph.extract.llm import BatchResult, batches, estimate, extract_batch
 from qianxun.records import graph as facts
-from qianxun.records.graph import Read, Readable
+from qianxun.records.graph import ExtractedFacts, ReadableChunk
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ async def extract_with_model(
         if run.outage is None:
             base.reader.went_through(state)
         else:
-            base.reader.rest()
+            base.reader.pause()
         return await _result(run, time.perf_counter() - started)
 
 
@@ -109,12 +109,12 @@ class _Run:
         self.watch(LlmExtractionProgress(self.expected, done, len(self.faults), self.calls))
 
 
-_Copies: TypeAlias = Mapping[str, Sequence[Readable]]  # digest → chunks of the same text, which is read once
+_Copies: TypeAlias = Mapping[str, Sequence[ReadableChunk]]  # digest → chunks of the same text, which is read once
 
 
 async def _extract_pages(run: _Run) -> None:
     async for page in _unread(run.base, run.origin, run.base.reader.failed):
-        copies: dict[str, list[Readable]] = {}
+        copies: dict[str, list[ReadableChunk]] = {}
         for chunk in await _copy_known(run, page):
             copies.setdefault(chunk.digest, []).append(chunk)
         await _extract_texts(run, copies)
@@ -134,7 +134,7 @@ async def _extract_texts(run: _Run, copies: _Copies) -> None:
     await run_workers(work, CONCURRENT_CALLS)
 
 
-async def _unread(base: OpenBase, origin: str, excluded: Iterable[str]) -> AsyncIterator[list[Readable]]:
+async def _unread(base: OpenBase, origin: str, excluded: Iterable[str]) -> AsyncIterator[list[ReadableChunk]]:
     """Pages of chunks without facts of this origin, except those of the excluded digests."""
     after = 0
     while page := await unread_page(base, origin, after, PAGE):
@@ -143,12 +143,12 @@ async def _unread(base: OpenBase, origin: str, excluded: Iterable[str]) -> Async
         yield [chunk for chunk in page if chunk.digest not in digests]
 
 
-async def _copy_known(run: _Run, page: Sequence[Readable]) -> list[Readable]:
+async def _copy_known(run: _Run, page: Sequence[ReadableChunk]) -> list[ReadableChunk]:
     """Stores what the model extracted from equal texts before; returns the other chunks."""
     known = await _known(run.base, run.origin, page)
     if known:
         read = [
-            Read(chunk.key, chunk.document_key, run.origin, chunk.digest, known[chunk.digest])
+            ExtractedFacts(chunk.key, chunk.document_key, run.origin, chunk.digest, known[chunk.digest])
             for chunk in page
             if chunk.digest in known
         ]
@@ -158,7 +158,7 @@ async def _copy_known(run: _Run, page: Sequence[Readable]) -> list[Readable]:
     return [chunk for chunk in page if chunk.digest not in known]
 
 
-async def _known(base: OpenBase, origin: str, page: Sequence[Readable]) -> dict[str, Facts]:
+async def _known(base: OpenBase, origin: str, page: Sequence[ReadableChunk]) -> dict[str, Facts]:
     return await base.records.read(lambda tx: facts.known(tx, base.id, origin, [chunk.digest for chunk in page]))
 
 
@@ -173,7 +173,7 @@ async def run_workers(work: Callable[[], Coroutine[Any, Any, None]], count: int)
         await asyncio.gather(*workers, return_exceptions=True)
 
 
-async def _extracted(run: _Run, batch: Sequence[Readable]) -> BatchResult:
+async def _extracted(run: _Run, batch: Sequence[ReadableChunk]) -> BatchResult:
     """Failures of the model are reported in the result."""
     try:
         async with asyncio.timeout(run.batch_seconds):
@@ -189,9 +189,9 @@ async def _extracted(run: _Run, batch: Sequence[Readable]) -> BatchResult:
         return BatchResult(outage=ModelUnavailable(f"模型 {run.model.name} 出错：{type(error).__name__}"), calls=1)
 
 
-async def _store_batch(run: _Run, batch: Sequence[Readable], found: BatchResult, copies: _Copies) -> None:
+async def _store_batch(run: _Run, batch: Sequence[ReadableChunk], found: BatchResult, copies: _Copies) -> None:
     read = [
-        Read(copy.key, copy.document_key, run.origin, copy.digest, found.extracted[at].facts)
+        ExtractedFacts(copy.key, copy.document_key, run.origin, copy.digest, found.extracted[at].facts)
         for at in found.extracted
         for copy in copies[batch[at].digest]
     ]
@@ -207,7 +207,7 @@ async def _store_batch(run: _Run, batch: Sequence[Readable], found: BatchResult,
     run.report()
 
 
-async def _store(base: OpenBase, read: Sequence[Read]) -> int:
+async def _store(base: OpenBase, read: Sequence[ExtractedFacts]) -> int:
     """Returns how many were stored: none of a chunk that has been deleted meanwhile."""
     async with base.graph.stepping:  # the statistics may be about to write of the same chunks
         return await base.records.write(lambda tx: facts.write_facts(tx, base.id, read))
@@ -257,7 +257,7 @@ async def extract_with_model_in_background(base: OpenBase, watch: Watch = nothin
         return f"没有用模型读图谱：{error}" if await base.records.is_there() else ""
     except QianxunError as error:
         log.warning("the model does not read base %s now: %s", base.id, error)
-        base.reader.rest()
+        base.reader.pause()
         return f"没有用模型读图谱：{error}"
 
 

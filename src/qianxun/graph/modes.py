@@ -228,7 +228,7 @@ class ModeSearch:
             return NO_GLOBAL_RESULT
         is_new = "communities" not in vars(graph)
         found = await self._walked(lambda: global_search(graph, self.question)) or NO_GLOBAL_RESULT
-        if is_new and graph is self.base.graph.whole:
+        if is_new and graph is self.base.graph.latest:
             keep_soon(self.base)
         return found
 
@@ -335,7 +335,7 @@ async def _begin(base: OpenBase, query: str, options: SearchOptions) -> ModeSear
         generation = await current_generation(base, serving)
         plan = await plan_query(base, query, options, rewritings=(), generation=generation)
         rules, unruled = await matched_rules(base, serving, plan.rules, plan.queries[0].text)
-    own = base.terms.own(base.about.config)
+    own = base.terms.synonyms_of(base.about.config)
     question = read_question(plan.queries[0].text).for_graph(base.analyser, own)
     return ModeSearch(base, query, plan, question, options, degraded=unruled, generation=generation, rules=rules)
 
@@ -473,7 +473,7 @@ class Results:
             own = self._complete(recalled)
             source = "hybrid" if rank else own.source
             return replace(own, score=score, source=source, arms={**own.arms, **arms}, pinned=pinned)
-        words = tuple(dict.fromkeys(word for query in self._plan.own for word in query.terms.words))
+        words = tuple(dict.fromkeys(word for query in self._plan.unguessed for word in query.terms.words))
         folded = self._base.chunks.folded(chunk)
         matched = matched_under(folded, chunk.headings, words)
         excerpts = highlights(chunk.text, matched_in(folded, matched), folded=folded)

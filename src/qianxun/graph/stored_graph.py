@@ -43,7 +43,7 @@ def _keep(base: OpenBase) -> None:
         with cache.changing:
             if cache.folder is None or cache.state is None:
                 return
-            graph, (about, arrays) = cache.whole, cache.snapshot_parts()
+            graph, (about, arrays) = cache.latest, cache.snapshot_parts()
         save(cache.folder, _key(base), graph, {**about, "last": _last_digests(base, graph)}, arrays)
 
 

@@ -1,4 +1,10 @@
-"""BM25 as the embedded index counts it, also for backends that score with numpy: constants, rounded lengths, ceiling.
+"""BM25, as every backend counts it: `rarity`, `damping`, `term_weight`, lengths rounded to a byte, the ceiling.
+
+The constants are `core.types.BM25`, or those of a search (``search.bm25_k1``, ``search.bm25_b``). A term that occurs f
+times in an entry adds `term_weight` · f ÷ (f + `damping`): summed up in the database for PostgreSQL
+(`postgres.keywords`), with numpy for Milvus (`milvus.keywords`) and wherever only some entries count
+(`embedded.keywords.population`). The embedded index lets tantivy count (`embedded.keywords.search`), and counts again
+what has died since or other constants weigh otherwise (`embedded.keywords.live_scores`).
 
 tantivy's constants cannot be set. What is written `REPEATED` times is scored by its k1 as what is written once is by a
 part of that: n·f ÷ (n·f + k1·d) is f ÷ (f + k1/n·d), lengths and their average growing alike.
@@ -9,13 +15,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import BM25, Bm25
 from qianxun.index.shared import SCORE_DECIMALS
+
+Lengths = TypeVar("Lengths", float, NDArray[Any])
 
 TANTIVY: Final = Bm25(1.2, 0.75)
 REPEATED: Final = round(TANTIVY.k1 / BM25.k1)  # times that every token is written
@@ -65,10 +73,14 @@ def norm_codes(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.searchsorted(WRITTEN_NORMS, lengths * REPEATED, side="right") - 1
 
 
-def damping(average: float, bm25: Bm25) -> NDArray[np.float64]:
-    """k1 (1 − b + b · length ÷ average) for each code of a length."""
-    found: NDArray[np.float64] = bm25.k1 * (1 - bm25.b + bm25.b * NORMS / average)
-    return found
+def damping(lengths: Lengths, average: float, bm25: Bm25) -> Lengths:
+    """k1 (1 − b + b · length ÷ average)"""
+    return bm25.k1 * (1 - bm25.b + bm25.b * lengths / average)
+
+
+def damping_by_code(average: float, bm25: Bm25) -> NDArray[np.float64]:
+    """… for each code of a length."""
+    return damping(NORMS, average, bm25)
 
 
 def average_length(total: float, entries: int) -> float:

@@ -35,12 +35,12 @@ from qianxun.core.types import (
     Submission,
 )
 from qianxun.indexing.maintenance import keep_up
-from qianxun.indexing.outbox_indexer import Fresh, entries_of, unbroken
+from qianxun.indexing.outbox_indexer import FreshEntries, entries_of, unbroken
 from qianxun.indexing.prepare import prepare_for
 from qianxun.indexing.read import read_documents
 from qianxun.records import documents, outbox
-from qianxun.records.chunks import Material, with_questions
-from qianxun.records.pairs import Attached
+from qianxun.records.chunks import EntrySource, with_questions
+from qianxun.records.pairs import AttachedQuestion
 from qianxun.records.rows import attributes_from
 
 log = logging.getLogger(__name__)
@@ -85,8 +85,8 @@ async def store(base: OpenBase, submissions: Sequence[Submission]) -> list[Accep
 
 
 async def stream(submissions: Iterable[Submission]) -> AsyncIterator[Submission]:
-    for one in submissions:
-        yield one
+    for submission in submissions:
+        yield submission
 
 
 async def in_batches(
@@ -95,9 +95,9 @@ async def in_batches(
     """What is stored in one transaction: at most so many documents, or a few more characters."""
     batch: list[Submission] = []
     size = 0
-    async for one in submissions:
-        batch.append(one)
-        size += len(one.document.content)
+    async for submission in submissions:
+        batch.append(submission)
+        size += len(submission.document.content)
         if len(batch) >= documents or size >= characters:
             yield batch
             batch, size = [], 0
@@ -240,7 +240,7 @@ class _Adding:
             await self._applying
         self._applying = asyncio.create_task(self._apply(replace(fresh, seconds=spent)))
 
-    async def _apply(self, fresh: Fresh) -> None:
+    async def _apply(self, fresh: FreshEntries) -> None:
         """Claimed until then: another indexer would read back from the records what is here."""
         try:
             await keep_up(self._base, fresh, upto=self._upto)
@@ -406,7 +406,7 @@ def _complete(base: OpenBase, ready: Sequence[Ready]) -> dict[int, tuple[range, 
         return base.records.run(lambda tx: documents.complete(tx, base.id, work))
 
 
-def _fresh(base: OpenBase, ready: Sequence[Ready], accepted: Sequence[Accepted]) -> Fresh:
+def _fresh(base: OpenBase, ready: Sequence[Ready], accepted: Sequence[Accepted]) -> FreshEntries:
     """What was just written, as entries of the index.
 
     Made here and not while the batch before enters the index: that waits for native code, this is Python's own work,
@@ -421,15 +421,15 @@ def _fresh(base: OpenBase, ready: Sequence[Ready], accepted: Sequence[Accepted])
     ]
     entries = iter(entries_of(base, (piece for row in written for piece in _material(*row))))
     fresh = {version_of(result): tuple(islice(entries, _entry_count(work, result))) for _, work, result in written}
-    return Fresh(model, dimension, analysis, fresh)
+    return FreshEntries(model, dimension, analysis, fresh)
 
 
-def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Sequence[Material]:
+def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Sequence[EntrySource]:
     """The chunks of one document, those of a kind with one value of its attributes, then its questions."""
     attributes = {kind: attributes_from(document, kind) for kind in {piece.kind for piece in prepared.pieces}}
     vectors = prepared.vectors
     found = [
-        Material(
+        EntrySource(
             key,
             accepted.document_key,
             piece.text,
@@ -443,10 +443,10 @@ def _material(document: Document, prepared: Prepared, accepted: Accepted) -> Seq
     return with_questions(found, _attached(prepared, accepted)) if prepared.questions else found
 
 
-def _attached(prepared: Prepared, accepted: Accepted) -> list[Attached]:
+def _attached(prepared: Prepared, accepted: Accepted) -> list[AttachedQuestion]:
     vectors = prepared.question_vectors
     return [
-        Attached(
+        AttachedQuestion(
             key,
             accepted.document_key,
             accepted.chunk_keys[question.piece],

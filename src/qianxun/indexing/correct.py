@@ -39,9 +39,9 @@ from qianxun.indexing.prepare import prepare, question_maker
 from qianxun.indexing.read import checked_metadata
 from qianxun.indexing.rule_vectors import store_rule_vectors
 from qianxun.ingest.anchors import SearchedText, anchor_of
-from qianxun.records import chunks, documents, outbox
+from qianxun.records import chunks, document_heads, documents, outbox
 from qianxun.records.database.counters import allocate
-from qianxun.records.documents import Head
+from qianxun.records.document_heads import Head
 from qianxun.records.governance import audit, corrections, document_corrections
 from qianxun.text.headings import read_under_headings
 
@@ -152,7 +152,7 @@ def _anchored(base: OpenBase, new: NewCorrection) -> Correction:
     made = partial(Correction, 0, base.id, author=who, origin=new.origin, created_at=datetime.now(UTC))
     with base.records.reading() as tx:
         if new.kind in OF_DOCUMENTS:
-            head = documents.heads(tx, base.id, [new.doc_id]).get(new.doc_id)
+            head = document_heads.heads(tx, base.id, [new.doc_id]).get(new.doc_id)
             if head is None or head.status == "deleted":
                 raise NotFound(
                     f"知识库 {base.id} 中没有文档“{new.doc_id[:80]}”", hint="用 qianxun kb show 查看已有的文档"
@@ -160,7 +160,7 @@ def _anchored(base: OpenBase, new: NewCorrection) -> Correction:
             return made(new.doc_id, new.kind, new.change)
         own = [chunk_named(tx, base.id, chunk_id) for chunk_id in new.chunk_ids]
         first, last = own[0], own[-1]
-        head = documents.heads(tx, base.id, [first.doc_id])[first.doc_id]
+        head = document_heads.heads(tx, base.id, [first.doc_id])[first.doc_id]
         document = documents.load(tx, head.key, head.served)
     if new.kind == "join" and [(one.doc_id, one.index - first.index) for one in own] != [
         (first.doc_id, at) for at in range(len(own))
@@ -176,7 +176,7 @@ def chunk_named(tx: Connection, knowledge_base: int, chunk_id: str) -> Chunk:
     head, _, position = chunk_id.rpartition("_")
     doc_id = head.removeprefix(f"c_{knowledge_base}_")
     if head != doc_id and position.isascii() and position.isdigit():
-        for chunk in chunks.of_document(tx, knowledge_base, doc_id):
+        for chunk in chunks.document_chunks(tx, knowledge_base, doc_id):
             if chunk.chunk_id == chunk_id:
                 return chunk
     raise NotFound(f"没有片段“{chunk_id[:300]}”", hint=SEE_CHUNKS)
@@ -251,15 +251,17 @@ async def _rework(base: OpenBase, doc_id: str, after: After, write: Write, *, wa
 
 
 def _read(tx: Connection, knowledge_base: int, doc_id: str) -> _Read:
-    head = documents.heads(tx, knowledge_base, [doc_id]).get(doc_id)
-    newest, active = corrections.of_documents(tx, knowledge_base, [doc_id]).get(doc_id, (0, []))
+    head = document_heads.heads(tx, knowledge_base, [doc_id]).get(doc_id)
+    newest, active = corrections.by_document(tx, knowledge_base, [doc_id]).get(doc_id, (0, []))
     is_served = head is not None and head.served > 0
     document = documents.load(tx, head.key, head.served) if head is not None and is_served else None
     return _Read(head, document, newest, active)
 
 
 def _require_applied(work: Prepared, wanted: Correction) -> None:
-    reason = next((one.reason for one in work.outcomes if one.id == wanted.id and one.state != "applied"), "")
+    reason = next(
+        (outcome.reason for outcome in work.outcomes if outcome.id == wanted.id and outcome.state != "applied"), ""
+    )
     if reason:
         raise BadInput(f"更正用不上：{reason}", hint="看看文档如今的内容，再对现在的片段更正")
 
@@ -278,8 +280,8 @@ class _Change:
     def written(self, tx: Connection) -> int | None:
         """The outbox sequence up to which the change is; None where the document is another by now."""
         base = self.knowledge_base
-        head = documents.lock(tx, base, self.doc_id)
-        newest, _ = corrections.of_documents(tx, base, [self.doc_id]).get(self.doc_id, (0, []))
+        head = document_heads.lock(tx, base, self.doc_id)
+        newest, _ = corrections.by_document(tx, base, [self.doc_id]).get(self.doc_id, (0, []))
         if (head, newest) != (self.known.head, self.known.newest):
             return None
         self.write(tx)

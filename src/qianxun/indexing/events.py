@@ -15,13 +15,13 @@ from typing import Any, Final, TypeAlias
 from qianxun.bases.base import OpenBase
 from qianxun.core.errors import BadInput, Refused
 from qianxun.core.ingest_types import EventOutcome, Handled
-from qianxun.core.limits import EVENT_ID_LIMIT
+from qianxun.core.limits import DOC_ID_LIMIT, EVENT_ID_LIMIT
 from qianxun.core.types import Document, Submission
 from qianxun.core.unicode import is_storable
 from qianxun.indexing.knowledge_base import KnowledgeBaseManager
 from qianxun.indexing.maintenance import keep_up
 from qianxun.indexing.read import checked_metadata, read_documents
-from qianxun.records import documents, outbox
+from qianxun.records import document_heads, documents, outbox
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class RAGIndexEventHandler:
     async def handle_document_deleted(self, event_data: Mapping[str, Any]) -> EventOutcome:
         try:
             document_id = _text(event_data, "document_id", required=True)
-            documents.check_id(document_id)
+            document_heads.check_id(document_id)
             generation = _generation(event_data)
             if self.kb_manager.base is None:
                 return await _directly(document_id, self.kb_manager.delete_document(document_id))
@@ -109,7 +109,7 @@ class RAGIndexEventHandler:
             if not _is_first(tx, base, event_data):
                 return EventOutcome("duplicate", document_id)
             removed = documents.remove(tx, base.id, document_id, generation)
-            reached = documents.heads(tx, base.id, [document_id]).get(document_id)
+            reached = document_heads.heads(tx, base.id, [document_id]).get(document_id)
         at = reached.generation if reached else 0
         if generation is not None and generation < at:
             return EventOutcome("stale", document_id, at)
@@ -134,7 +134,7 @@ async def _directly(document_id: str, work: Awaitable[object]) -> EventOutcome:
 
 
 def _rejected(event_data: Mapping[str, Any], error: BadInput | Refused) -> EventOutcome:
-    named = str(event_data.get("document_id", ""))[: documents.ID_LIMIT]
+    named = str(event_data.get("document_id", ""))[:DOC_ID_LIMIT]
     log.error("event rejected: %s (document %r)", error, named)
     return EventOutcome("rejected", named, reason=str(error))
 

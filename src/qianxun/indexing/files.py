@@ -30,7 +30,7 @@ from qianxun.indexing.read import PARSER_VERSION, checked_metadata, fingerprint
 from qianxun.ingest.assemble import assemble
 from qianxun.ingest.ignore import IGNORE_FILE
 from qianxun.ingest.sources import Source, discover, document_id
-from qianxun.records import documents
+from qianxun.records import document_heads, documents
 from qianxun.records.governance import access
 
 AHEAD = 8  # files that are parsed, or wait for a parser, while the one before them is indexed
@@ -144,7 +144,7 @@ def _counted(accepted: Sequence[Accepted], unchanged: int) -> Report:
 def _deleted(base: OpenBase, doc_ids: Sequence[str]) -> set[str]:
     """Those of the documents that people deleted."""
     with base.records.reading() as tx:
-        heads = documents.heads(tx, base.id, doc_ids)
+        heads = document_heads.heads(tx, base.id, doc_ids)
     return {doc_id for doc_id, head in heads.items() if head.is_withdrawn}
 
 
@@ -168,13 +168,13 @@ def _changed(base: OpenBase, sources: Sequence[Source], labels: Labels) -> list[
         return _Changed(source, labels, fingerprint(base, source.fingerprint, source.name, PARSER_VERSION, labels))
 
     with base.records.reading() as tx:
-        known = documents.heads(tx, base.id, [source.id for source in sources])
+        known = document_heads.heads(tx, base.id, [source.id for source in sources])
         found = [
             one
             for one in (described(source, labels) for source in sources)
             if not _is_stored(one, known.get(one.source.id))
         ]
-        stored = documents.stored_labels(tx, base.id, [one.source.id for one in found if one.source.id in known])
+        stored = document_heads.stored_labels(tx, base.id, [one.source.id for one in found if one.source.id in known])
     changed = []
     for one in found:
         if (earlier := stored.get(one.source.id)) is not None:
@@ -184,7 +184,7 @@ def _changed(base: OpenBase, sources: Sequence[Source], labels: Labels) -> list[
     return changed
 
 
-def _is_stored(one: _Changed, head: documents.Head | None) -> bool:
+def _is_stored(one: _Changed, head: document_heads.Head | None) -> bool:
     return head is not None and head.fingerprint == one.fingerprint and head.status in ON_RECORD
 
 
@@ -415,7 +415,7 @@ def _file_name(name: str) -> str:
     return short + suffix.encode("utf-8", "ignore")[:SUFFIX_BYTES].decode("utf-8", "ignore")
 
 
-def _stored(base: OpenBase, doc_id: str) -> tuple[documents.Head | None, Labels | None]:
+def _stored(base: OpenBase, doc_id: str) -> tuple[document_heads.Head | None, Labels | None]:
     with base.records.reading() as tx:
-        labels = documents.stored_labels(tx, base.id, [doc_id])
-        return documents.heads(tx, base.id, [doc_id]).get(doc_id), labels.get(doc_id)
+        labels = document_heads.stored_labels(tx, base.id, [doc_id])
+        return document_heads.heads(tx, base.id, [doc_id]).get(doc_id), labels.get(doc_id)

@@ -16,7 +16,7 @@ from qianxun.indexing.maintenance import keep_up
 from qianxun.indexing.vector_database import DatabaseWriter
 from qianxun.ingest.chunk import ChunkSplitter
 from qianxun.ingest.preprocess import TextPreprocessor
-from qianxun.records import chunks, documents
+from qianxun.records import chunks, document_heads, documents
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class KnowledgeBaseManager:
         """
         if self._database is not None:
             return await asyncio.to_thread(self._database.delete, document_id)
-        removed = await asyncio.to_thread(self._remove, document_id, None if file_missing else documents.WITHDRAWN)
+        removed = await asyncio.to_thread(self._remove, document_id, None if file_missing else document_heads.WITHDRAWN)
         await keep_up(self._of_records(), preparing=False)
         return removed
 
@@ -120,7 +120,7 @@ class KnowledgeBaseManager:
         """None if the newest version is not searchable yet."""
         base = self._of_records()
         with base.records.reading() as tx:
-            head = documents.heads(tx, base.id, [document_id]).get(document_id)
+            head = document_heads.heads(tx, base.id, [document_id]).get(document_id)
             if head is None or head.status != "indexed":
                 return None
-            return len(chunks.of_document(tx, base.id, document_id))
+            return len(chunks.document_chunks(tx, base.id, document_id))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, stamp_for
-from qianxun.bases.lease import Turn
+from qianxun.bases.lease import WriteTurn
 from qianxun.core.errors import IndexUnusable, LeaseLost, ModelError
 from qianxun.core.ingest_types import Finding, Verdict
 from qianxun.core.log_types import IndexRebuild
@@ -21,12 +21,12 @@ from qianxun.core.types import IndexBatch, IndexEntry, Keys, Vector
 from qianxun.graph.build import extract_missing_facts, is_graph_enabled
 from qianxun.indexing.outbox_indexer import (
     Drained,
-    Fresh,
+    FreshEntries,
     apply_fenced,
     drain,
     entries_of,
-    is_out_of_step,
     missing_vectors,
+    needs_rebuild,
     unbroken,
     unlike,
     waited_turn,
@@ -34,7 +34,7 @@ from qianxun.indexing.outbox_indexer import (
 )
 from qianxun.indexing.rule_vectors import store_rule_vectors
 from qianxun.records import bases, checksums, chunks, documents, graph, listing, outbox, pairs, terms
-from qianxun.records.chunks import Material
+from qianxun.records.chunks import EntrySource
 from qianxun.records.database import open as database
 from qianxun.records.governance import validity
 
@@ -81,7 +81,9 @@ async def rebuild_unless(base: OpenBase, is_sound: Callable[[], Awaitable[bool]]
     await drain(base, preparing=False)
 
 
-async def _rebuild(base: OpenBase, turn: Turn, model: EmbeddingModel | None, on_chunks: Progress) -> tuple[int, int]:
+async def _rebuild(
+    base: OpenBase, turn: WriteTurn, model: EmbeddingModel | None, on_chunks: Progress
+) -> tuple[int, int]:
     """The number of chunks, and of documents that are to be prepared anew."""
     # Raises if the base was deleted while this waited: nothing would delete an index that is begun now.
     # The outbox may have rows that are in the records already: applying those again later changes nothing.
@@ -125,7 +127,7 @@ def _read_validity(base: OpenBase) -> None:
         log.info("base %s: read of %s documents when they are in force", base.id, read)
 
 
-async def _switch(base: OpenBase, turn: Turn, fresh: Serving) -> None:
+async def _switch(base: OpenBase, turn: WriteTurn, fresh: Serving) -> None:
     """Searches change to the new index first: the backend's switch removes the files of the old one.
 
     A change of the model is in the records before that: whoever opens the base next knows which index to expect.
@@ -159,12 +161,12 @@ def _indexed_sequence(base: OpenBase) -> int:
         return bases.indexed_sequence(tx, base.id)
 
 
-def _page(base: OpenBase, model: str, after: int) -> list[Material]:
+def _page(base: OpenBase, model: str, after: int) -> list[EntrySource]:
     with base.records.reading() as tx:
         return chunks.page(tx, base.id, model, after, REBUILD_PAGE)
 
 
-def _entries(base: OpenBase, model: EmbeddingModel | None, page: list[Material]) -> tuple[IndexEntry, ...]:
+def _entries(base: OpenBase, model: EmbeddingModel | None, page: list[EntrySource]) -> tuple[IndexEntry, ...]:
     if damaged := [piece.key for piece in page if piece.is_damaged]:
         log.error("base %s: %s vectors are not what was written, such as that of %s", base.id, len(damaged), damaged[0])
     try:
@@ -177,7 +179,7 @@ def _entries(base: OpenBase, model: EmbeddingModel | None, page: list[Material])
         return entries_of(base, page)
 
 
-def _change_model(base: OpenBase, turn: Turn, model: EmbeddingModel | None) -> None:
+def _change_model(base: OpenBase, turn: WriteTurn, model: EmbeddingModel | None) -> None:
     name, dimension = (model.name, model.dimension) if model else ("", 0)
     if (base.about.embedding_model, base.about.dimension) == (name, dimension):
         return
@@ -321,18 +323,18 @@ async def catch_up(base: OpenBase) -> None:
 
     Documents that have still to be chunked and embedded are left to the background indexer.
     """
-    if await is_out_of_step(base):
+    if await needs_rebuild(base):
         log.warning("index of base %s is older or newer than its records, or of others: rebuilding it", base.id)
 
         async def is_in_step() -> bool:
-            return not await is_out_of_step(base)
+            return not await needs_rebuild(base)
 
         await rebuild_unless(base, is_in_step)
     await keep_up(base, preparing=False)
 
 
 async def keep_up(
-    base: OpenBase, fresh: Fresh | None = None, *, upto: int | None = None, preparing: bool = True
+    base: OpenBase, fresh: FreshEntries | None = None, *, upto: int | None = None, preparing: bool = True
 ) -> Drained:
     """`drain`; an index that turns out to be damaged is rebuilt on the way."""
     try:

@@ -24,7 +24,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from qianxun.bases.base import OpenBase, Version, in_preparing_thread
-from qianxun.bases.lease import Turn
+from qianxun.bases.lease import WriteTurn
 from qianxun.core.errors import IndexUnusable, LeaseLost, ModelError, ModelUnavailable, NotFound, RecordsUnavailable
 from qianxun.core.log_types import IndexTime
 from qianxun.core.ports import EmbeddingModel, Index
@@ -32,10 +32,10 @@ from qianxun.core.system.gc_pause import bulk_step
 from qianxun.core.types import Document, IndexBatch, IndexEntry, Prepared, Vector
 from qianxun.core.vectors import embed, rounded
 from qianxun.indexing.prepare import prepare_for
-from qianxun.records import bases, chunks, documents, outbox, pairs
-from qianxun.records.chunks import Material
-from qianxun.records.documents import LONGEST_WAIT
-from qianxun.records.outbox import Work
+from qianxun.records import bases, chunks, document_retries, documents, outbox, pairs
+from qianxun.records.chunks import EntrySource
+from qianxun.records.document_retries import LONGEST_WAIT
+from qianxun.records.outbox import OutboxEntry
 from qianxun.text.headings import read_under_headings, under_headings
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ ADDED_CHARACTERS = 1_000  # of questions, to the words of one chunk
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class FreshEntries:
     """Entries of the index that were just written: the vectors of one model, the words of one analysis."""
 
     model: str
@@ -72,7 +72,7 @@ class Fresh:
             base.analyser.version,
         )
 
-    def share(self, rows: Sequence[Work]) -> float:
+    def share(self, rows: Sequence[OutboxEntry]) -> float:
         """The share of it that these rows are."""
         own = sum((row.document_key, row.generation) in self.entries for row in rows)
         return own / len(self.entries) if own else 0.0
@@ -87,7 +87,7 @@ class Drained:
 
 
 async def drain(
-    base: OpenBase, fresh: Fresh | None = None, *, upto: int | None = None, preparing: bool = True
+    base: OpenBase, fresh: FreshEntries | None = None, *, upto: int | None = None, preparing: bool = True
 ) -> Drained:
     """Applies everything in the outbox, or everything ``upto`` a sequence and a little of what others prepared since.
 
@@ -112,7 +112,9 @@ def _has_left(base: OpenBase, upto: int) -> bool:
         return outbox.has_any(tx, base.id, upto)
 
 
-async def _drain(base: OpenBase, turn: Turn, fresh: Fresh | None, upto: int | None, *, preparing: bool) -> Drained:
+async def _drain(
+    base: OpenBase, turn: WriteTurn, fresh: FreshEntries | None, upto: int | None, *, preparing: bool
+) -> Drained:
     applied = failed = 0
     async with base.indexing:
         await bar(base, turn)
@@ -129,7 +131,7 @@ async def _drain(base: OpenBase, turn: Turn, fresh: Fresh | None, upto: int | No
 
 
 @asynccontextmanager
-async def waited_turn(base: OpenBase) -> AsyncIterator[Turn]:
+async def waited_turn(base: OpenBase) -> AsyncIterator[WriteTurn]:
     """The right to write to the base's index, once no other process has it."""
     while True:
         async with base.lease.turn() as turn:
@@ -140,21 +142,21 @@ async def waited_turn(base: OpenBase) -> AsyncIterator[Turn]:
         await asyncio.sleep(TURN_SECONDS)
 
 
-async def bar(base: OpenBase, turn: Turn) -> None:
+async def bar(base: OpenBase, turn: WriteTurn) -> None:
     """Has the index refuse what a process still writes that did not give its lease back."""
     if not turn.is_barred:
         await apply_fenced(base, base.index, IndexBatch(await base.index.watermark(), fence=turn.fence), turn)
         turn.is_barred = True
 
 
-async def apply_fenced(base: OpenBase, index: Index, batch: IndexBatch, turn: Turn) -> None:
+async def apply_fenced(base: OpenBase, index: Index, batch: IndexBatch, turn: WriteTurn) -> None:
     """The one way into an index. Raises LeaseLost where another process has taken over."""
     if not getattr(base.backend, "compares_fences", False):
         await base.lease.confirm(turn)
     await index.apply(batch)
 
 
-async def _drain_rows(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: Fresh | None) -> int:
+async def _drain_rows(base: OpenBase, turn: WriteTurn, rows: Sequence[OutboxEntry], fresh: FreshEntries | None) -> int:
     """Prepares these rows and applies them. Returns how many documents failed."""
     started = time.perf_counter()
     failures = 0
@@ -174,7 +176,7 @@ async def _drain_rows(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: F
     return failures
 
 
-def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work]:
+def _pending(base: OpenBase, fresh: FreshEntries | None, upto: int | None) -> list[OutboxEntry]:
     """The next rows, as many as fit in memory together."""
     with base.records.reading() as tx, bulk_step():
         known = fresh.entries if fresh is not None else {}
@@ -190,7 +192,7 @@ def _pending(base: OpenBase, fresh: Fresh | None, upto: int | None) -> list[Work
     return rows
 
 
-def _unclaimed(base: OpenBase, tx: Connection, own: Container[Version]) -> list[Work]:
+def _unclaimed(base: OpenBase, tx: Connection, own: Container[Version]) -> list[OutboxEntry]:
     """The first rows without those that another task, or process, is preparing: it will apply them itself."""
     after = 0
     elsewhere = outbox.claimed_elsewhere(tx, base.id, base.lease.process) if base.lease.is_shared else ()
@@ -207,7 +209,7 @@ def _unclaimed(base: OpenBase, tx: Connection, own: Container[Version]) -> list[
     return []
 
 
-def _own_and_next(rows: Sequence[Work], upto: int) -> list[Work]:
+def _own_and_next(rows: Sequence[OutboxEntry], upto: int) -> list[OutboxEntry]:
     """The rows up to a sequence; and, if there are any, the next few that are prepared already.
 
     A commit takes about as long for many rows as for one: the first of several waiting writers works for the others.
@@ -219,7 +221,7 @@ def _own_and_next(rows: Sequence[Work], upto: int) -> list[Work]:
     return own + list(takewhile(lambda row: not row.is_unprepared, others))
 
 
-async def _prepare_rows(base: OpenBase, turn: Turn, rows: Sequence[Work]) -> int:
+async def _prepare_rows(base: OpenBase, turn: WriteTurn, rows: Sequence[OutboxEntry]) -> int:
     """Chunks and embeds what was stored without it. Returns how many documents failed."""
     waiting = sorted({(row.document_key, row.generation) for row in rows if row.is_unprepared})
     failures = 0
@@ -259,12 +261,12 @@ async def _prepared(base: OpenBase, versions: Sequence[Version]) -> Exception | 
     return None
 
 
-def _fail(base: OpenBase, turn: Turn, document_key: int, generation: int, error: Exception) -> None:
+def _fail(base: OpenBase, turn: WriteTurn, document_key: int, generation: int, error: Exception) -> None:
     outage = isinstance(error, ModelUnavailable | RecordsUnavailable)  # registered models are looked up there
     with base.records.writing() as tx, turn.required(tx):
-        done = documents.failures(tx, document_key, outages=outage) + 1
+        done = document_retries.failures(tx, document_key, outages=outage) + 1
         retry_at = datetime.now(UTC) + _wait(done) if outage or done < ATTEMPTS else None
-        documents.fail(tx, document_key, generation, f"{type(error).__name__}: {error}", retry_at, outage=outage)
+        document_retries.fail(tx, document_key, generation, f"{type(error).__name__}: {error}", retry_at, outage=outage)
     log.warning(
         "document %s of base %s, generation %s: attempt %s failed (%s); %s",
         *(document_key, base.id, generation, done, error),
@@ -290,7 +292,7 @@ async def unbroken(work: Coroutine[Any, Any, object]) -> None:
         raise
 
 
-async def _apply(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: Fresh | None) -> None:
+async def _apply(base: OpenBase, turn: WriteTurn, rows: Sequence[OutboxEntry], fresh: FreshEntries | None) -> None:
     # A delete may have overtaken some of these; its own row comes later, and until then the records drop the hits.
     last = max(rows[-1].sequence, await base.index.watermark())
     with bulk_step():
@@ -304,7 +306,7 @@ async def _apply(base: OpenBase, turn: Turn, rows: Sequence[Work], fresh: Fresh 
     await asyncio.to_thread(_acknowledge, base, turn, [row.sequence for row in rows], replaced)
 
 
-def _as_they_are_now(base: OpenBase, rows: Sequence[Work]) -> list[Work]:
+def _as_they_are_now(base: OpenBase, rows: Sequence[OutboxEntry]) -> list[OutboxEntry]:
     """The same rows beside the present state of their documents: what was prepared a moment ago is ready now."""
     sequences = {row.sequence for row in rows}
     with base.records.reading() as tx:
@@ -312,14 +314,14 @@ def _as_they_are_now(base: OpenBase, rows: Sequence[Work]) -> list[Work]:
     return [row for row in found if row.sequence in sequences]
 
 
-def _entries(base: OpenBase, ready: set[Version], fresh: Fresh | None) -> tuple[IndexEntry, ...]:
+def _entries(base: OpenBase, ready: set[Version], fresh: FreshEntries | None) -> tuple[IndexEntry, ...]:
     written = fresh.entries if fresh is not None and fresh.suits(base) else {}
     known = tuple(entry for version in sorted(ready & written.keys()) for entry in written[version])
     unknown = sorted(key for key, _ in ready - written.keys())
     if not unknown:
         return known
     with base.records.reading() as tx:
-        material: Sequence[Material] = chunks.material(tx, unknown, base.model_name)
+        material: Sequence[EntrySource] = chunks.material(tx, unknown, base.model_name)
     try:
         material = with_vectors(base, base.model, material)
     except ModelError as error:
@@ -327,7 +329,9 @@ def _entries(base: OpenBase, ready: set[Version], fresh: Fresh | None) -> tuple[
     return known + entries_of(base, material)
 
 
-def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequence[Material]) -> Sequence[Material]:
+def with_vectors(
+    base: OpenBase, model: EmbeddingModel | None, material: Sequence[EntrySource]
+) -> Sequence[EntrySource]:
     """Embeds what has no vector of this model yet (it was stored under another one), and stores the vectors.
 
     A chunk and a question may have the same key: their fields differ.
@@ -344,14 +348,14 @@ def with_vectors(base: OpenBase, model: EmbeddingModel | None, material: Sequenc
     return [piece._replace(vector=found.get((piece.field, piece.key), piece.vector)) for piece in material]
 
 
-def missing_vectors(model: EmbeddingModel | None, material: Iterable[Material]) -> list[Material]:
+def missing_vectors(model: EmbeddingModel | None, material: Iterable[EntrySource]) -> list[EntrySource]:
     """What has no vector of this model."""
     if model is None:
         return []
     return [piece for piece in material if piece.vector is None or len(piece.vector) != model.dimension]
 
 
-def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry, ...]:
+def entries_of(base: OpenBase, material: Iterable[EntrySource]) -> tuple[IndexEntry, ...]:
     """Analyses texts for search: the only place where an index entry is made.
 
     A question enters by its vector alone, and not at all without one; its words enter with the chunk it belongs to.
@@ -366,7 +370,7 @@ def entries_of(base: OpenBase, material: Iterable[Material]) -> tuple[IndexEntry
         )
 
 
-def searched_text(piece: Material) -> str:
+def searched_text(piece: EntrySource) -> str:
     """A chunk's text below its headings, followed by keywords and questions that are not part of the text.
 
     Expansion by questions as in Nogueira et al. 2019 (doc2query), bounded, so that a chunk with very many does not
@@ -383,7 +387,7 @@ def searched_text(piece: Material) -> str:
     return "\n".join((text, *words, *added))
 
 
-def _acknowledge(base: OpenBase, turn: Turn, sequences: Sequence[int], replaced: Sequence[Version]) -> None:
+def _acknowledge(base: OpenBase, turn: WriteTurn, sequences: Sequence[int], replaced: Sequence[Version]) -> None:
     with base.records.writing() as tx, turn.required(tx):
         if replaced:
             documents.settle(tx, replaced)
@@ -397,12 +401,12 @@ async def retry_due(base: OpenBase) -> int:
 
     def enqueue() -> int:
         with base.records.writing() as tx:
-            return documents.enqueue_retries(tx, base.id, datetime.now(UTC))
+            return document_retries.enqueue_due(tx, base.id, datetime.now(UTC))
 
     return await asyncio.to_thread(enqueue)
 
 
-async def is_out_of_step(base: OpenBase) -> bool:
+async def needs_rebuild(base: OpenBase) -> bool:
     """Whether only a rebuild can repair the index: it has missed changes that the outbox no longer has (an index
     restored from an old copy), has more than was ever written, or was built of other records."""
 

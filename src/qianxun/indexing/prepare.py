@@ -46,7 +46,7 @@ def prepare_for(
     """`prepare` as a base is configured. ``warn`` is called with why questions could not be made."""
     questions = question_maker(base, warn) if documents else None
     with base.records.reading() as tx:
-        known = corrections.of_documents(tx, base.id, [document.id for document in documents])
+        known = corrections.by_document(tx, base.id, [document.id for document in documents])
     return prepare(
         documents,
         base.splitter,

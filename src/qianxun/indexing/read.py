@@ -20,7 +20,7 @@ from qianxun.core.limits import METADATA_CHARACTERS
 from qianxun.core.system.gc_pause import bulk_step
 from qianxun.core.types import ContentFormat, Document, Metadata, MetadataValue, QAPair, Scalar, Submission, Text
 from qianxun.ingest.sandbox.pool import RawText
-from qianxun.ingest.tables.described import about_table, read_content
+from qianxun.ingest.tables.from_metadata import about_table, read_content
 
 READ_CHARACTERS = 1_000_000  # by a worker at once
 # A plain text of about one chunk is read here: starting a worker takes half a second. No pattern is worse than linear

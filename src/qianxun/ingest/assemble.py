@@ -24,8 +24,8 @@ from qianxun.core.errors import BadInput
 from qianxun.ingest.parse.text import parse_text
 from qianxun.ingest.preprocess import normalise
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import render
 from qianxun.ingest.tables.pipes import title_from
+from qianxun.ingest.tables.render import render
 
 _GAP = "\n\n"
 _UNIT = re.compile(r"[（(【\[]?(?:(?:金额|计量|货币|数量|计价)的?)?单位[:：][^。；;\n]{1,20}(?=[。；;\n]|$)")

@@ -22,7 +22,8 @@ from qianxun.core.documents import Table
 from qianxun.core.errors import BadInput, Refused, TooLarge, Unreadable, UnsupportedFile
 from qianxun.core.limits import IMAGE_BYTES_LIMIT, MIB
 from qianxun.ingest.tables.cells import is_missing, number, percent
-from qianxun.ingest.tables.grid import EMPTY, Cell, Grid, clean, place, read_table
+from qianxun.ingest.tables.grid import EMPTY, Cell, Grid, clean, place
+from qianxun.ingest.tables.read_table import read_table
 
 PLACES: Final = ("img_path", "img_base64", "url")
 _DATA_URL: Final = re.compile(r"data:([\w.+/-]*)((?:;[^;,]*)*),", re.ASCII | re.IGNORECASE)

@@ -16,7 +16,7 @@ from qianxun.core.documents import CorrectedRows, Piece, RowCells, TableSpan, Te
 from qianxun.core.governance.corrections import QUESTION_ORIGIN, Corrected, Correction, CorrectionOutcome
 from qianxun.core.types import QAPair, Question
 from qianxun.ingest.anchors import SearchedText, locate
-from qianxun.ingest.tables.edited import edited_rows
+from qianxun.ingest.tables.corrected_rows import edited_rows
 
 OVERLAPS: Final = "这段文字与更正 {id} 改动的文字只有一部分相同"
 EDITED: Final = "这一段已被更正 {id} 改写，不能再拆分或合并"
@@ -66,7 +66,7 @@ def correct(
     text: Text, pieces: Sequence[Piece], questions: Sequence[Question], corrections: Sequence[Correction]
 ) -> CorrectedPieces:
     """The pieces and their questions with the corrections of a document; and what became of each correction."""
-    if any(one.kind == "disable_document" and one.is_active for one in corrections):
+    if any(correction.kind == "disable_document" and correction.is_active for correction in corrections):
         hidden: tuple[Piece, ...] = ()
         return CorrectedPieces(hidden, (), tuple(_outcomes(SearchedText(text.content, pieces), corrections)))
     parts = [_Part(piece, frozenset((at,))) for at, piece in enumerate(pieces)]
@@ -78,13 +78,13 @@ def correct(
 
 def _outcomes(text: SearchedText, corrections: Sequence[Correction]) -> Iterator[CorrectionOutcome]:
     """Of a disabled document: nothing is applied, but it is still known whose place is gone."""
-    for one in corrections:
-        if one.is_active:
-            found = _place(text, text.pieces, one) if one.anchor is not None else ()
+    for correction in corrections:
+        if correction.is_active:
+            found = _place(text, text.pieces, correction) if correction.anchor is not None else ()
             yield (
-                CorrectionOutcome(one.id, "needs_a_look", found)
+                CorrectionOutcome(correction.id, "needs_a_look", found)
                 if isinstance(found, str)
-                else CorrectionOutcome(one.id, "applied")
+                else CorrectionOutcome(correction.id, "applied")
             )
 
 
@@ -181,7 +181,7 @@ class _Correcting:
             table=model.table if is_table else None,
             corrected=_joined_marks([part.piece.corrected for part in whole or around]),
         )
-        questions = tuple(dict.fromkeys(one for part in whole or around for one in part.questions))
+        questions = tuple(dict.fromkeys(question for part in whole or around for question in part.questions))
         return _Part(piece, frozenset().union(*(part.sources for part in whole or inside)), questions)
 
     def _rests(self, part: _Part, start: int, end: int) -> Iterator[_Part]:
@@ -324,7 +324,7 @@ def _marked(
 
 
 def _joined_marks(marks: Sequence[Corrected | None]) -> Corrected | None:
-    known = [one for one in marks if one is not None]
+    known = [mark for mark in marks if mark is not None]
     if not known:
         return None
     ids = tuple(sorted({number for one in known for number in one.ids}))

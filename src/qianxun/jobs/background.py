@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from qianxun.core.errors import NotFound, QianxunError
 from qianxun.indexing.outbox_indexer import Drained
-from qianxun.records import Records, bases, documents, outbox
+from qianxun.records import Records, bases, document_retries, outbox
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ Work: TypeAlias = Callable[[str, int], Awaitable[Drained]]
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueWork:
     """What the records say is to be done."""
 
     bases: Mapping[int, str]  # that have work now → tenant
@@ -90,26 +90,26 @@ async def _last_sequence(records: Records) -> int:
         return -1
 
 
-async def _due_safely(records: Records) -> Due:
+async def _due_safely(records: Records) -> DueWork:
     try:
         return await asyncio.to_thread(_due, records)
     except QianxunError as error:
         log.warning("the indexer cannot read what is due; it looks again in %s seconds: %s", IDLE_SECONDS, error)
-        return Due({}, IDLE_SECONDS)
+        return DueWork({}, IDLE_SECONDS)
     except Exception:  # the task must outlive an outage of the database
         log.exception("the indexer cannot read what is due; it looks again in %s seconds", IDLE_SECONDS)
-        return Due({}, IDLE_SECONDS)
+        return DueWork({}, IDLE_SECONDS)
 
 
-def _due(records: Records) -> Due:
+def _due(records: Records) -> DueWork:
     now = datetime.now(UTC)
     with records.reading() as tx:
         sequence = outbox.last_sequence(tx)
-        retries = documents.retries(tx, now)
+        retries = document_retries.next_attempts(tx, now)
         waiting = outbox.busy(tx) | {base for base, moment in retries.items() if moment <= now}
         owners = bases.tenants(tx, waiting)
     later = [(moment - now).total_seconds() for moment in retries.values() if moment > now]
-    return Due(owners, min([IDLE_SECONDS, *later]), sequence)
+    return DueWork(owners, min([IDLE_SECONDS, *later]), sequence)
 
 
 async def _work_safely(work: Work, tenant: str, base: int, resting: dict[int, float]) -> None:

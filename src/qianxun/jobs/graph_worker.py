@@ -39,10 +39,10 @@ async def _update(base: OpenBase) -> None:
                 await _read_or_summarise(base)
     except QianxunError as error:  # deleted, or its database is down
         log.info("the graph of base %s is not updated: %s", base.id, error)
-        base.reader.rest()
+        base.reader.pause()
     except Exception:  # the door of a loop that serves all bases: none of them may end it
         log.exception("base %s is not read by its model after an unexpected failure", base.id)
-        base.reader.rest()
+        base.reader.pause()
 
 
 async def _read_or_summarise(base: OpenBase) -> None:

@@ -21,8 +21,8 @@ from qianxun.models.remote.url_policy import UrlPolicy
 from qianxun.models.threads import Lane
 from qianxun.records import Records
 from qianxun.records.governance import webhooks
-from qianxun.records.governance.webhooks import Due
-from qianxun.records.sealing import Sealing
+from qianxun.records.governance.webhooks import DueDelivery
+from qianxun.records.secrets.sealing import Sealing
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ async def deliver_due(
     In threads of its own, since an address that never answers takes one for ten seconds; and whenever one is free, for
     the tenant, and of that for the hook, that has the fewest: it keeps nobody else's events waiting for longer.
     """
-    threads, at_work, arrived = Lane("webhook", AT_ONCE), dict[asyncio.Future[str], Due](), 0
+    threads, at_work, arrived = Lane("webhook", AT_ONCE), dict[asyncio.Future[str], DueDelivery](), 0
     loop = asyncio.get_running_loop()
     try:
         while True:
@@ -84,14 +84,14 @@ async def deliver_due(
         threads.shutdown()
 
 
-def _chosen(due: Sequence[Due], at_work: Iterable[Due]) -> list[Due]:
+def _chosen(due: Sequence[DueDelivery], at_work: Iterable[DueDelivery]) -> list[DueDelivery]:
     """What to try now, of what is due, the longest overdue first, beside what is being tried."""
     running = list(at_work)
     waiting = {one.id: one for one in due}
     for one in running:
         waiting.pop(one.id, None)
     tenants, hooks = Counter(one.tenant for one in running), Counter(one.webhook_id for one in running)
-    chosen: list[Due] = []
+    chosen: list[DueDelivery] = []
     while waiting and len(running) + len(chosen) < AT_ONCE:
         fewest = min(waiting.values(), key=lambda one: (tenants[one.tenant], hooks[one.webhook_id]))
         tenants[fewest.tenant] += 1
@@ -100,7 +100,7 @@ def _chosen(due: Sequence[Due], at_work: Iterable[Due]) -> list[Due]:
     return chosen
 
 
-def _settle(records: Records, tried: Mapping[Due, str], jitter: Callable[[], float]) -> None:
+def _settle(records: Records, tried: Mapping[DueDelivery, str], jitter: Callable[[], float]) -> None:
     """Notes which have arrived, and of the others why they have not."""
     with records.writing() as tx:
         webhooks.arrived(tx, [one.id for one, reason in tried.items() if not reason])
@@ -112,7 +112,7 @@ def _settle(records: Records, tried: Mapping[Due, str], jitter: Callable[[], flo
             log.warning("webhook %s was not told of %s: %s", one.webhook_id, one.event, reason)
 
 
-def deliver(one: Due, sealing: Sealing, policy: UrlPolicy) -> str:
+def deliver(one: DueDelivery, sealing: Sealing, policy: UrlPolicy) -> str:
     """One attempt. Returns why it failed; "" if it arrived."""
     from qianxun.models.remote.http import post_signed  # a client of HTTP, for those who have webhooks
 

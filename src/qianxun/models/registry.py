@@ -18,9 +18,10 @@ from qianxun.models.open_model import open_chat, open_embedding, open_reranker
 from qianxun.models.remote.endpoints import ChatEndpoint, RemoteEndpoint, RerankEndpoint
 from qianxun.models.remote.url_policy import UrlPolicy, check_url
 from qianxun.models.threads import ModelThreads
-from qianxun.records import Records, user_models
-from qianxun.records.sealing import Sealing
-from qianxun.records.user_models import SealedKey, Stored
+from qianxun.records import Records
+from qianxun.records.secrets import user_models
+from qianxun.records.secrets.sealing import Sealing
+from qianxun.records.secrets.user_models import SealedKey, Stored
 
 DEFAULT: Final = "default"  # in place of a name: the default of the base's owner
 CHAT_TYPES: Final = ("chat", "qa", "rewrite", "vision")

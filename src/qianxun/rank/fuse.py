@@ -45,7 +45,7 @@ def rrf(rankings: Mapping[str, Ranking], weights: Mapping[str, float], k: int = 
     return _summed({arm: (ranking.keys, reciprocal(ranking, k)) for arm, ranking in rankings.items()}, weights)
 
 
-def with_firsts(fused: Ranking, firsts: Sequence[int]) -> Ranking:
+def promote_firsts(fused: Ranking, firsts: Sequence[int]) -> Ranking:
     """With these keys among the first few: what one signal alone is sure of is not lost behind the many that another
     puts a little nearer. One that comes later is raised to just above the place it needs."""
     is_first = np.isin(fused.keys, firsts)

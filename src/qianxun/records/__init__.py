@@ -1,7 +1,8 @@
 """The source of truth, in SQL: knowledge bases, documents, chunks, tables, questions, the outbox, logs, keys.
 
 Read `Records` below first: it opens transactions, which the functions of the other modules take. Then `documents`: the
-life of a document from `accept` to `remove`. The rest:
+life of a document from `accept` to `remove`; `document_heads` has its state before a write, `document_retries` what
+failed and is tried again. The rest:
 
     schema, migrations/    the tables; rows: values to rows and back
     bases, tenancy         knowledge bases and who may use them
@@ -11,7 +12,7 @@ life of a document from `accept` to `remove`. The rest:
     leases                 what one process at a time does, where several work on one database
     outbox, listing, logs  what is pending, states of documents, the retrieval log
     evaluations            labelled questions about a base, and runs over them
-    keys, user_models, sealing             API keys, registered models, secrets at rest
+    secrets/               API keys, registered models, and how secrets are encrypted at rest
     database/              connections, migrations, bulk statements, counters, errors of disk and server, and a count of
                            what was acknowledged
 
@@ -46,7 +47,7 @@ from qianxun.records.database.open import (
 )
 from qianxun.records.database.ownership import Claim
 from qianxun.records.database.rewriting import rewrite
-from qianxun.records.database.server import SQLITE, USUAL, Deadlocked, Reach
+from qianxun.records.database.server import DEFAULT_CONNECTION, SQLITE, ConnectionOptions, Deadlocked
 
 Result = TypeVar("Result")
 
@@ -74,7 +75,7 @@ class Records:
     @staticmethod
     def open(
         url: str,
-        reach: Reach = USUAL,
+        connecting: ConnectionOptions = DEFAULT_CONNECTION,
         *,
         alone: bool = False,
         together: bool = False,
@@ -85,7 +86,7 @@ class Records:
 
         ``acknowledged`` is the file in which this process counts what it commits (`acknowledged`).
         """
-        engine = open_database(url, reach)
+        engine = open_database(url, connecting)
         is_server = engine.dialect.name != SQLITE
         claim = Claim(engine, is_alone=alone) if is_server and (alone or together) else None
         try:

@@ -90,7 +90,7 @@ def create(
             indexed_sequence=0,
             created_at=now,
             updated_at=now,
-            checksum=checksums.of_values(number, tenant, name, kind, embedding_model, dimension, config),
+            checksum=checksums.values_checksum(number, tenant, name, kind, embedding_model, dimension, config),
         )
     )
     audit.append(tx, "", "base.create", name, tenant=tenant, knowledge_base=number)
@@ -162,7 +162,7 @@ def every(tx: Connection, *, tenant: str, limit: int | None = None, after: int =
     return tuple(_base(row) for row in rows)
 
 
-def of_all_tenants(tx: Connection) -> tuple[KnowledgeBase, ...]:
+def across_tenants(tx: Connection) -> tuple[KnowledgeBase, ...]:
     """For the operator and for background work; never for a request."""
     return tuple(_base(row) for row in tx.execute(_select().order_by(KnowledgeBaseRow.id)))
 
@@ -217,7 +217,7 @@ def _change(tx: Connection, knowledge_base: int, tenant: str, /, **values: Any) 
     if not changed.rowcount:
         raise missing(knowledge_base)
     own_row = KnowledgeBaseRow.id == knowledge_base
-    checksum = checksums.of_row(tx.execute(_select().where(own_row)).one(), checksums.BASE)
+    checksum = checksums.row_checksum(tx.execute(_select().where(own_row)).one(), checksums.BASE)
     tx.execute(update(KnowledgeBaseRow).where(own_row).values(checksum=checksum))
 
 

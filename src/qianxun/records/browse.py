@@ -17,7 +17,7 @@ from qianxun.core.filters import EVERYTHING, Filter, matches
 from qianxun.core.ingest_types import DocumentContent, DocumentListing, DocumentOrder, DocumentQuery, Facet, StoredPair
 from qianxun.core.types import Scalar, Text
 from qianxun.core.unicode import is_storable
-from qianxun.records import chunks, documents, graph, listing, rows
+from qianxun.records import chunks, document_heads, documents, graph, listing, rows
 from qianxun.records.database.statements import select_in
 from qianxun.records.governance import access
 from qianxun.records.outbox import append
@@ -61,8 +61,8 @@ def _chosen(knowledge_base: int, query: DocumentQuery) -> Select[Any]:
     chosen: Select[Any] = select(*columns).where(
         DocumentRow.knowledge_base_id == knowledge_base, DocumentRow.status != "deleted", *_conditions(query)
     )
-    of_version = (query.name, query.suffix, query.content_type, query.field, query.folder, is_filtered)
-    if any(of_version) or query.order == "name":
+    rows_of_version = (query.name, query.suffix, query.content_type, query.field, query.folder, is_filtered)
+    if any(rows_of_version) or query.order == "name":
         current = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation)
         chosen = chosen.join(VersionRow, current)
     return chosen
@@ -203,10 +203,10 @@ def facets(tx: Connection, knowledge_base: int) -> tuple[Facet, ...]:
 def content(tx: Connection, knowledge_base: int, doc_id: str) -> DocumentContent:
     """A document as it is served; one that is not yet has the text that waits. Raises NotFound."""
     state = listing.state(tx, knowledge_base, doc_id)
-    head = documents.heads(tx, knowledge_base, [doc_id])[doc_id]
+    head = document_heads.heads(tx, knowledge_base, [doc_id])[doc_id]
     generation = head.served or head.generation
     stored = documents.load(tx, head.key, generation)
-    own = chunks.of_document(tx, knowledge_base, doc_id)
+    own = chunks.document_chunks(tx, knowledge_base, doc_id)
     at = (PairRow.document_key == head.key) & (PairRow.generation == generation)
     pairs = tx.execute(select(PairRow.question, PairRow.answer, PairRow.origin).where(at).order_by(PairRow.position))
     facts = graph.facts_of(tx, knowledge_base, [chunk.key for chunk in own])

@@ -46,7 +46,7 @@ PAIR = ("document_key", "generation", "position", "chunk_key", "question", "answ
 BASE = ("id", "tenant", "name", "kind", "embedding_model", "dimension", "config")
 
 
-def of_chunk(
+def chunk_checksum(
     key: int,
     generation: int,
     position: int,
@@ -58,29 +58,29 @@ def of_chunk(
     text: str,
     corrected: Mapping[str, Any] | None = None,
 ) -> int:
-    """Of a chunk. Checked for every result of every search: this takes half as long as `of_values`."""
+    """Of a chunk. Checked for every result of every search: this takes half as long as `values_checksum`."""
     place = crc32(f"{key},{generation},{position},{start},{end},{kind},{page}".encode())
     own = crc32(text.encode(), crc32("\n".join(headings).encode(), place) if headings else place)
     return own if corrected is None else crc32(_sorted(corrected).encode(), own)
 
 
-def of_vector(key: int, vector: bytes) -> int:
+def vector_checksum(key: int, vector: bytes) -> int:
     return crc32(vector, key & 0xFFFFFFFF)
 
 
 def is_sound_chunk(checksum: int | None, values: Sequence[Any]) -> bool:
-    """Whether a chunk is what was written; ``values`` are what `of_chunk` takes, of whatever type damage made them."""
+    """Whether a chunk is what was written; ``values`` are those of `chunk_checksum`, of any type damage made."""
     try:
-        return checksum == of_chunk(*values) or checksum is None
+        return checksum == chunk_checksum(*values) or checksum is None
     except (TypeError, AttributeError):
         return False
 
 
 def is_sound_vector(key: int, vector: Any, checksum: int | None) -> bool:
-    return isinstance(vector, bytes) and (checksum is None or checksum == of_vector(key, vector))
+    return isinstance(vector, bytes) and (checksum is None or checksum == vector_checksum(key, vector))
 
 
-def of_values(*values: object) -> int:
+def values_checksum(*values: object) -> int:
     """Of the values of a row, JSON as it is read back."""
     return crc32("\0".join(map(_written, values)).encode())
 
@@ -98,18 +98,18 @@ def with_checksums(
 ) -> list[tuple[Any, ...]]:
     """Rows with their checksums at the end; ``names`` are those of their columns. What they lack counts as None."""
     places = [names.index(name) if name in names else -1 for name in covered]
-    return [(*row, of_values(*map((*row, None).__getitem__, places))) for row in rows]
+    return [(*row, values_checksum(*map((*row, None).__getitem__, places))) for row in rows]
 
 
-def of_row(row: Any, covered: Sequence[str]) -> int:
-    return of_values(*(row._mapping[name] for name in covered))
+def row_checksum(row: Any, covered: Sequence[str]) -> int:
+    return values_checksum(*(row._mapping[name] for name in covered))
 
 
 # ── check ────────────────────────────────────────────────────────────────────────────────────────
 
 PAGE = 500  # rows that are read at once
 EXAMPLES = 5
-CHUNK = (  # what `of_chunk` takes
+CHUNK = (  # what `chunk_checksum` takes
     ChunkRow.key, ChunkRow.generation, ChunkRow.position, ChunkRow.start, ChunkRow.end, ChunkRow.kind, ChunkRow.page,
     ChunkRow.headings, TEXT,
 )  # fmt: skip
@@ -155,7 +155,7 @@ def _damaged(tx: Connection, model: type[Base], covered: Sequence[str], own: Any
     for key, owner, checksum, *values in _rows(
         tx, select(first, document, columns["checksum"], *(columns[name] for name in covered)).where(own)
     ):
-        if checksum is not None and checksum != of_values(*values):
+        if checksum is not None and checksum != values_checksum(*values):
             yield key, owner
 
 

@@ -28,7 +28,7 @@ TEXT: Final[Any] = case((_IS_EMPTY, _SLICE), else_=ChunkRow.text).label(ChunkRow
 COLUMNS: Final = tuple(TEXT if one.key == TEXT.key else one for one in ChunkRow.__table__.c)
 
 
-def of_version(tx: Connection, document_key: int, generation: int) -> Sequence[Row[Any]]:
+def rows_of_version(tx: Connection, document_key: int, generation: int) -> Sequence[Row[Any]]:
     """The chunks of a version in order: all columns, with their texts."""
     mine = (ChunkRow.document_key == document_key) & (ChunkRow.generation == generation)
     query = select(*COLUMNS).select_from(ChunkRow).outerjoin(VersionRow, SAME_VERSION)

@@ -29,7 +29,7 @@ from qianxun.records.database.statements import (
     select_in,
     served_chunks,
 )
-from qianxun.records.pairs import Attached, write_model_vectors
+from qianxun.records.pairs import AttachedQuestion, write_model_vectors
 from qianxun.records.schema import ChunkRow, DocumentRow, GraphFactsRow, VectorRow, VersionRow
 from qianxun.records.stored_vectors import sound_vector, sound_vectors, vector_rows
 
@@ -43,7 +43,7 @@ VECTOR = ("chunk_key", "model", "vector", "checksum")
 KIND_SAMPLE = 400  # chunks
 
 
-class Material(NamedTuple):
+class EntrySource(NamedTuple):
     """The source of an index entry: a chunk with the questions it answers, or one of these questions."""
 
     key: int
@@ -109,7 +109,7 @@ def _chunk_rows(
     for at, (key, piece) in enumerate(zip(keys, work.pieces, strict=True)):
         place = (at, piece.start, piece.end, piece.kind, piece.page)
         headings, corrected = list(piece.headings), plain(piece.corrected)
-        checksum = checksums.of_chunk(key, generation, *place, headings, piece.text, corrected)
+        checksum = checksums.chunk_checksum(key, generation, *place, headings, piece.text, corrected)
         texts = (headings, own_text(piece, content), checksum, corrected)
         yield (key, knowledge_base, document_key, generation, *place, piece.table, *texts)
 
@@ -119,7 +119,7 @@ def replace_chunks(
 ) -> list[int]:
     """Makes these pieces the chunks of a version. Those that it has already keep their keys. Returns all keys."""
     stored: dict[Any, list[int]] = {}
-    for row in chunk_texts.of_version(tx, document_key, generation):
+    for row in chunk_texts.rows_of_version(tx, document_key, generation):
         above = tuple(row.headings)
         stored.setdefault(
             (row.start, row.end, row.kind, row.page, row.table_position, above, row.text, _keywords(row.corrected)), []
@@ -268,7 +268,7 @@ def _page_query(dialect: Dialect, size: int, sets: int | None) -> Compiled:
     return compiled(query, dialect, is_restricted=sets is not None)
 
 
-def of_document(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
+def document_chunks(tx: Connection, knowledge_base: int, doc_id: str) -> list[Chunk]:
     """The served chunks of a document, in order."""
     if not is_storable(doc_id):
         return []
@@ -304,28 +304,28 @@ def _chunk(knowledge_base: int, row: Sequence[Any]) -> Chunk:
     )
 
 
-def material(tx: Connection, document_keys: Sequence[int], model: str) -> list[Material]:
+def material(tx: Connection, document_keys: Sequence[int], model: str) -> list[EntrySource]:
     """The served chunks of these documents, as the index needs them, then the questions they answer."""
-    found: list[Material] = []
+    found: list[EntrySource] = []
     for part in in_slices(document_keys):
         found.extend(_material(tx, model, ChunkRow.document_key.in_(part), None))
-    return with_questions(found, pairs.of_documents(tx, document_keys, model))
+    return with_questions(found, pairs.load_of_documents(tx, document_keys, model))
 
 
-def page(tx: Connection, knowledge_base: int, model: str, after: int, limit: int) -> list[Material]:
+def page(tx: Connection, knowledge_base: int, model: str, after: int, limit: int) -> list[EntrySource]:
     """The next served chunks of a base in key order, then the questions they answer: a walk for a rebuild."""
     condition = (ChunkRow.knowledge_base_id == knowledge_base) & (ChunkRow.key > after)
     found = _material(tx, model, condition, limit)
     if not found:
         return []
-    return with_questions(found, pairs.of_chunks(tx, knowledge_base, found[0].key, found[-1].key, model))
+    return with_questions(found, pairs.load_of_chunks(tx, knowledge_base, found[0].key, found[-1].key, model))
 
 
-def with_questions(found: list[Material], questions: Sequence[Attached]) -> list[Material]:
+def with_questions(found: list[EntrySource], questions: Sequence[AttachedQuestion]) -> list[EntrySource]:
     """Chunks with the questions they answer, and after them these questions as entries of their own."""
     if not questions:
         return found
-    by_chunk: dict[int, list[Attached]] = {}
+    by_chunk: dict[int, list[AttachedQuestion]] = {}
     for question in questions:
         by_chunk.setdefault(question.chunk_key, []).append(question)
     for at, piece in enumerate(found):
@@ -333,7 +333,7 @@ def with_questions(found: list[Material], questions: Sequence[Attached]) -> list
             found[at] = piece._replace(questions=tuple(question.question for question in own))
     attributes = {piece.key: piece.attributes for piece in found}
     return found + [
-        Material(
+        EntrySource(
             one.key,
             one.document_key,
             one.question,
@@ -347,7 +347,7 @@ def with_questions(found: list[Material], questions: Sequence[Attached]) -> list
     ]
 
 
-def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> list[Material]:
+def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> list[EntrySource]:
     query = (
         _joined(*_ENTRY, VectorRow.vector, VectorRow.checksum, *_ATTRIBUTES)
         .outerjoin(VectorRow, (VectorRow.chunk_key == ChunkRow.key) & (VectorRow.model == model))
@@ -368,7 +368,7 @@ def _material(tx: Connection, model: str, condition: Any, limit: int | None) -> 
         is_damaged = row.vector is not None and vector is None
         above = tuple(row.headings)
         words = _keywords(row.corrected)
-        piece = Material(row.key, row.document_key, row.text, vector, shared[alike], keywords=words, headings=above)
+        piece = EntrySource(row.key, row.document_key, row.text, vector, shared[alike], keywords=words, headings=above)
         found.append(piece._replace(is_damaged=True) if is_damaged else piece)
     return found
 

@@ -1,4 +1,4 @@
-"""Documents: accept, complete, settle; fail and retry; delete.
+"""The life of a document: accept, complete, settle, delete. `document_retries` has what fails and is tried again.
 
 The life of one generation:
 
@@ -13,24 +13,21 @@ was given against the document's: work that was overtaken by a newer version or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from hashlib import blake2b
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import Connection, Dialect, bindparam, delete, exists, func, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, select, update
 
 from qianxun.core.errors import BadInput, NotFound
-from qianxun.core.ingest_types import Labels
-from qianxun.core.types import Accepted, Document, DocumentStatus, Outcome, Prepared, Submission
+from qianxun.core.types import Accepted, Document, Outcome, Prepared, Submission
 from qianxun.core.unicode import is_storable, storable
-from qianxun.records import checksums, pairs, rows, tables
+from qianxun.records import checksums, document_retries, pairs, rows, tables
 from qianxun.records.chunks import remove_chunks, remove_older_chunks, replace_chunks, write_chunks
 from qianxun.records.database.counters import CounterName, allocate
-from qianxun.records.database.restrict import permitted_in
-from qianxun.records.database.statements import Compiled, compiled, in_slices, insert_rows, select_in
+from qianxun.records.database.statements import in_slices, insert_rows, select_in
+from qianxun.records.document_heads import Head, check_id, heads
 from qianxun.records.governance import access, audit, corrections, document_corrections, quotas, validity, webhooks
 from qianxun.records.outbox import append
 from qianxun.records.rows import is_endless
@@ -38,66 +35,20 @@ from qianxun.records.schema import (
     Base,
     ChunkRow,
     DocumentRow,
-    KnowledgeBaseRow,
     PairRow,
     TableRow,
     ValidityRow,
     VersionRow,
 )
 
-ID_LIMIT = 255
-# Between two attempts at a document. A later time was set by a clock that was ahead, and counts as reached.
-LONGEST_WAIT = timedelta(minutes=5)
 OWNER = ("knowledge_base_id", "document_key", "generation")
 UNLINKED = ("key", *OWNER, "position", "question", "answer", "origin")  # a pair without a chunk yet
 DOCUMENT = (
     "key", "knowledge_base_id", "doc_id", "generation", "served", "status", "attempts", "outages", "created_at",
     "updated_at",
 )  # fmt: skip
-WITHDRAWN = "withdrawn"  # the reason of a deleted document that people deleted, though its file may still exist
-AFTER_PURGED = "purged;"  # the first id after all that begin with …
-PURGED = "purged:"  # how that begins which the row of a purged document has in the place of its id
 AUDITED_IDS = 100  # documents of one batch that the audit log names; of the others it has the number
 FIELD_LIMITS = {"user_id": 128, "project_id": 128, "content_type": 64}
-
-
-_HEADS: Final = (
-    select(
-        DocumentRow.doc_id,
-        DocumentRow.key,
-        DocumentRow.generation,
-        DocumentRow.served,
-        DocumentRow.status,
-        VersionRow.fingerprint,
-        DocumentRow.reason,
-    )
-    .outerjoin(
-        VersionRow,
-        (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation),
-    )
-    .where(
-        DocumentRow.knowledge_base_id == bindparam("base", type_=DocumentRow.knowledge_base_id.type),
-        DocumentRow.doc_id.in_(bindparam("doc_ids", type_=DocumentRow.doc_id.type, expanding=True)),
-    )
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """A document's state before the next write."""
-
-    key: int
-    generation: int
-    served: int
-    status: str
-    fingerprint: str | None
-    reason: str | None
-    is_purged: bool = False  # deleted so that not even its id is left
-
-    @property
-    def is_withdrawn(self) -> bool:
-        """Whether people deleted it: a folder that is followed does not bring it back."""
-        return self.status == "deleted" and (self.is_purged or self.reason == WITHDRAWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,69 +59,6 @@ class _Decision:
     generation: int
     known: bool  # the document has a row already
     was_purged: bool = False  # … which has a digest in the place of its id
-
-
-def heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Head]:
-    """The documents of these ids that have a row, deleted ones included."""
-    storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
-    found = _heads(tx, knowledge_base, storable_ids)
-    missing = {purged_id(knowledge_base, doc_id): doc_id for doc_id in storable_ids if doc_id not in found}
-    if missing and _has_purged(tx, knowledge_base):
-        purged = _heads(tx, knowledge_base, missing)
-        found |= {missing[digest]: replace(head, is_purged=True) for digest, head in purged.items()}
-    return found
-
-
-def _has_purged(tx: Connection, knowledge_base: int) -> bool:
-    """One look into the index of ids: next to no base has any, and what a principal sees of one never has."""
-    if permitted_in(tx) is not None:
-        return False
-    given = {"base": knowledge_base, "first": PURGED, "end": AFTER_PURGED}
-    return _purged_query(tx.dialect).rows(tx, given)[0][0] is not None
-
-
-@lru_cache
-def _purged_query(dialect: Dialect) -> Compiled:
-    own = DocumentRow.knowledge_base_id == bindparam("base", type_=DocumentRow.knowledge_base_id.type)
-    first, end = (bindparam(name, type_=DocumentRow.doc_id.type) for name in ("first", "end"))
-    among = (DocumentRow.doc_id >= first) & (DocumentRow.doc_id < end)
-    return compiled(select(func.min(DocumentRow.key)).where(own, among), dialect)
-
-
-def purged_id(knowledge_base: int, doc_id: str) -> str:
-    """What the row of a purged document has in the place of its id."""
-    return PURGED + blake2b(f"{knowledge_base}\0{doc_id}".encode(), digest_size=20).hexdigest()
-
-
-def forget_ids(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> int:
-    """Leaves of deleted documents that there was one, and its generation; not which. Returns how many."""
-    forgotten = 0
-    for doc_id in doc_ids:
-        own = (DocumentRow.knowledge_base_id == knowledge_base) & (DocumentRow.doc_id == doc_id)
-        gone = update(DocumentRow).where(own, DocumentRow.status == "deleted")
-        forgotten += tx.execute(gone.values(doc_id=purged_id(knowledge_base, doc_id), reason=None)).rowcount
-    return forgotten
-
-
-def _heads(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Head]:
-    found: dict[str, Head] = {}
-    for part in in_slices(list(doc_ids)):
-        rows = tx.execute(_HEADS, {"base": knowledge_base, "doc_ids": part})
-        found |= {row[0]: Head(*row[1:]) for row in rows}
-    return found
-
-
-def stored_labels(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, Labels]:
-    """What people gave with the newest versions of these documents; no entry for one that is deleted or unknown."""
-    current = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.generation)
-    query = select(DocumentRow.doc_id, *rows.ATTRIBUTES, VersionRow.structure).join(VersionRow, current)
-    query = query.where(DocumentRow.knowledge_base_id == knowledge_base)
-    storable_ids = [doc_id for doc_id in doc_ids if is_storable(doc_id)]
-    found = {row.doc_id: rows.labels_of(row) for row in select_in(tx, query, DocumentRow.doc_id, storable_ids)}
-    for doc_id, (_, own) in corrections.of_documents(tx, knowledge_base, found).items():
-        _, given = document_corrections.as_given("", found[doc_id].metadata, own)
-        found[doc_id] = replace(found[doc_id], metadata=given)
-    return found
 
 
 # ── accept ───────────────────────────────────────────────────────────────────────────────────────
@@ -260,14 +148,6 @@ def check(document: Document) -> None:
     for name, limit in FIELD_LIMITS.items():
         if len(getattr(document, name)) > limit:
             raise BadInput(f"{name} 不得超过 {limit} 个字符", hint="缩短后再提交")
-
-
-def check_id(doc_id: str) -> None:
-    """Raises BadInput for what cannot be a document's id."""
-    if not doc_id or len(doc_id) > ID_LIMIT or not is_storable(doc_id):
-        raise BadInput(f"文档编号须为 1–{ID_LIMIT} 个字符，不含空字符（NUL）", hint="换一个更短的 doc_id")
-    if doc_id.startswith(PURGED):
-        raise BadInput(f"文档编号不能以 {PURGED} 开头：那是清除过的文档的记号", hint="换一个 doc_id")
 
 
 def _texts(document: Document) -> Iterator[tuple[str, str]]:
@@ -432,13 +312,6 @@ def _note_corrections(tx: Connection, key: int, generation: int, work: Prepared,
     tables.correct_rows(tx, key, generation, work.corrected_rows)
 
 
-def lock(tx: Connection, knowledge_base: int, doc_id: str) -> Head | None:
-    """The document's state, which no other transaction changes before this one ends."""
-    own = (DocumentRow.knowledge_base_id == knowledge_base) & (DocumentRow.doc_id == doc_id)
-    tx.execute(select(DocumentRow.key).where(own).with_for_update())
-    return heads(tx, knowledge_base, [doc_id]).get(doc_id)
-
-
 def rework(tx: Connection, knowledge_base: int, key: int, generation: int, work: Prepared) -> None:
     """Puts other chunks in the place of those of a served version, at the same generation. Chunks that stay what they
     were keep their keys, and so are found all the time; the others cannot be returned from this commit on."""
@@ -473,44 +346,7 @@ def settle(tx: Connection, versions: Sequence[tuple[int, int]]) -> None:
     _drop_overtaken(tx, [key for key, _ in versions])
 
 
-# ── fail and retry ───────────────────────────────────────────────────────────────────────────────
-
-
-def fail(
-    tx: Connection,
-    document_key: int,
-    generation: int,
-    reason: str,
-    retry_at: datetime | None,
-    *,
-    outage: bool = False,
-    final: DocumentStatus = "quarantined",
-) -> None:
-    """Notes a failed attempt; without a time to try again that was the ``final`` one.
-
-    An ``outage`` is not the document's fault: it does not count towards its quarantine.
-    """
-    counted = {"outages": DocumentRow.outages + 1} if outage else {"attempts": DocumentRow.attempts + 1}
-    tx.execute(
-        update(DocumentRow)
-        .where(DocumentRow.key == document_key, DocumentRow.generation == generation, DocumentRow.status != "deleted")
-        .values(
-            status="retrying" if retry_at else final,
-            retry_at=retry_at,
-            reason=storable(reason),  # an error may quote anything
-            updated_at=datetime.now(UTC),
-            **counted,
-        )
-    )
-    if retry_at is None:
-        _notify_failed(tx, document_key, generation, reason)
-
-
-def _notify_failed(tx: Connection, document_key: int, generation: int, reason: str) -> None:
-    own = select(DocumentRow.knowledge_base_id, DocumentRow.doc_id).where(DocumentRow.key == document_key)
-    if (row := tx.execute(own.where(DocumentRow.generation == generation)).first()) is not None:
-        failed = {"doc_id": row.doc_id, "generation": generation, "reason": storable(reason)}
-        webhooks.enqueue(tx, row.knowledge_base_id, "document.failed", [failed])
+# ── a file that cannot be read ───────────────────────────────────────────────────────────────────
 
 
 def note_unreadable(tx: Connection, knowledge_base: int, submission: Submission, reason: str) -> None:
@@ -531,39 +367,7 @@ def note_unreadable(tx: Connection, knowledge_base: int, submission: Submission,
         _write_documents(tx, knowledge_base, work)
         _write_versions(tx, knowledge_base, work)
         key, generation = work[0].key, work[0].generation
-    fail(tx, key, generation, reason, None, final="failed")
-
-
-def failures(tx: Connection, document_key: int, *, outages: bool = False) -> int:
-    """How often the newest version has failed: for a reason of its own, or because its model was unavailable."""
-    column = DocumentRow.outages if outages else DocumentRow.attempts
-    return int(tx.execute(select(column).where(DocumentRow.key == document_key)).scalar() or 0)
-
-
-def enqueue_retries(tx: Connection, knowledge_base: int, now: datetime) -> int:
-    """Puts the documents that are due for a retry back into the outbox. Returns how many."""
-    due = tx.execute(
-        select(DocumentRow.key, DocumentRow.generation).where(
-            DocumentRow.knowledge_base_id == knowledge_base,
-            DocumentRow.status == "retrying",
-            (DocumentRow.retry_at <= now) | (DocumentRow.retry_at > now + LONGEST_WAIT),
-        )
-    ).all()
-    append(tx, knowledge_base, [(row.key, row.generation, "updated") for row in due])
-    for part in in_slices([row.key for row in due]):
-        tx.execute(update(DocumentRow).where(DocumentRow.key.in_(part)).values(status="pending", retry_at=None))
-    return len(due)
-
-
-def retries(tx: Connection, now: datetime) -> dict[int, datetime]:
-    """Base → when its next document is to be tried again, for the bases of all tenants."""
-    soonest = (  # base by base, for the sake of their index: there may be very many documents
-        select(func.min(DocumentRow.retry_at))
-        .where(DocumentRow.knowledge_base_id == KnowledgeBaseRow.id, DocumentRow.status == "retrying")
-        .scalar_subquery()
-    )
-    found = tx.execute(select(KnowledgeBaseRow.id, soonest))
-    return {base: moment if moment <= now + LONGEST_WAIT else now for base, moment in found if moment is not None}
+    document_retries.fail(tx, key, generation, reason, None, final="failed")
 
 
 # ── delete ───────────────────────────────────────────────────────────────────────────────────────

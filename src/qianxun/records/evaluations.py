@@ -164,7 +164,7 @@ def check_case(case: Case) -> Case:
     question = storable(case.question).strip()
     if not question or len(question) > QUERY_LIMIT:
         raise BadInput(f"评测的问题须为 1–{QUERY_LIMIT} 个字符", hint="写上问题，或缩短它")
-    if not any(one.grade > 0 for one in case.relevant):
+    if not any(label.grade > 0 for label in case.relevant):
         raise BadInput(f"问题“{question[:40]}”没有标注应当找到什么", hint="至少选一段正确的内容，或一个文档")
     if len(case.relevant) > RELEVANT_LIMIT:
         raise BadInput(f"一个问题至多标注 {RELEVANT_LIMIT} 处", hint="只留最要紧的")
@@ -221,7 +221,7 @@ def remove_case(tx: Connection, set_id: int, case_id: int, *, tenant: str) -> No
 
 
 def _case(row: Row[Any]) -> Case:
-    relevant = tuple(read(Relevant, one) for one in row.relevant)
+    relevant = tuple(read(Relevant, label) for label in row.relevant)
     return Case(row.question, relevant, row.expected, row.origin, row.log_id, row.id)
 
 
@@ -280,10 +280,18 @@ def report_progress(tx: Connection, run_id: int, results: Sequence[CaseResult], 
         return False
     names = ("run_id", "case_id", "question", "digest", "metrics", "milliseconds", "first_rank", "chunk_ids")
     rows = [
-        (run_id, one.case_id, one.question, one.digest, dict(one.metrics), one.milliseconds, one.first_rank)
-        for one in results
+        (
+            run_id,
+            result.case_id,
+            result.question,
+            result.digest,
+            dict(result.metrics),
+            result.milliseconds,
+            result.first_rank,
+        )
+        for result in results
     ]
-    found = [list(map(storable, one.chunk_ids)) for one in results]
+    found = [list(map(storable, result.chunk_ids)) for result in results]
     insert_rows(tx, EvaluationResultRow, names, [(*row, ids) for row, ids in zip(rows, found, strict=True)])
     tx.execute(update(EvaluationRunRow).where(own).values(**changes, updated_at=datetime.now(UTC)))
     return bool(status == "running")

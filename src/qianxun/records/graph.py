@@ -43,7 +43,7 @@ _READABLE: Final[tuple[Any, ...]] = (
 LONGEST_NAME: Final = 255  # characters, as the columns of aliases have it
 
 
-class Readable(NamedTuple):
+class ReadableChunk(NamedTuple):
     """A served chunk with all that a reader of facts may use."""
 
     key: int
@@ -60,7 +60,7 @@ class Readable(NamedTuple):
         return hashlib.blake2b(read.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
 
 
-class Read(NamedTuple):
+class ExtractedFacts(NamedTuple):
     """Facts to be stored."""
 
     key: int
@@ -91,7 +91,7 @@ class Summary(NamedTuple):
 # ── facts ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def unread(tx: Connection, knowledge_base: int, origin: str, after: int, limit: int) -> list[Readable]:
+def unread(tx: Connection, knowledge_base: int, origin: str, after: int, limit: int) -> list[ReadableChunk]:
     """The next served chunks, in key order, that this reader has still to read.
 
     A statistical reader leaves alone what a model has read; what another version of itself has read it reads again.
@@ -100,9 +100,9 @@ def unread(tx: Connection, knowledge_base: int, origin: str, after: int, limit: 
     return _readable(tx, query.order_by(ChunkRow.key).limit(limit))
 
 
-def _readable(tx: Connection, chunks: Select[Any]) -> list[Readable]:
+def _readable(tx: Connection, chunks: Select[Any]) -> list[ReadableChunk]:
     return [
-        Readable(key, document, text, kind, tuple(headings), name)
+        ReadableChunk(key, document, text, kind, tuple(headings), name)
         for key, document, text, kind, headings, name in tx.execute(chunks.join(VersionRow, SAME_VERSION))
     ]
 
@@ -123,7 +123,7 @@ def _unread(knowledge_base: int, origin: str, *columns: Any) -> Select[Any]:
     )
 
 
-def write_facts(tx: Connection, knowledge_base: int, read: Sequence[Read]) -> int:
+def write_facts(tx: Connection, knowledge_base: int, read: Sequence[ExtractedFacts]) -> int:
     """Stores facts, replacing those of the same chunks. Returns how many; deleted chunks get none."""
     keys = [one.key for one in read]
     own = select(ChunkRow.key).where(ChunkRow.knowledge_base_id == knowledge_base)
@@ -146,12 +146,12 @@ def carry_over(tx: Connection, doomed: Sequence[int], newest: Mapping[int, int])
     the same text: no model reads it twice. ``newest`` is document → generation."""
     query = select(GraphFactsRow.__table__).where(GraphFactsRow.origin.not_like(f"{STATISTICAL}%"))
     read = {(row.document_key, row.digest): row for row in select_in(tx, query, GraphFactsRow.chunk_key, doomed)}
-    copies: dict[int, list[Read]] = {}
+    copies: dict[int, list[ExtractedFacts]] = {}
     for document in sorted({document for document, _ in read}):
         same = (ChunkRow.document_key == document) & (ChunkRow.generation == newest[document])
         for chunk in _readable(tx, select(*_READABLE).where(same)):
             if (row := read.get((document, chunk.digest))) is not None:
-                copy = Read(chunk.key, document, row.origin, row.digest, unpack_facts(row.facts))
+                copy = ExtractedFacts(chunk.key, document, row.origin, row.digest, unpack_facts(row.facts))
                 copies.setdefault(row.knowledge_base_id, []).append(copy)
     for knowledge_base, facts in copies.items():
         write_facts(tx, knowledge_base, facts)
@@ -164,11 +164,11 @@ def has_model_facts(tx: Connection, knowledge_base: int) -> bool:
     return tx.execute(query.limit(1)).first() is not None
 
 
-def model_facts(tx: Connection, keys: Sequence[int]) -> dict[int, Read]:
+def model_facts(tx: Connection, keys: Sequence[int]) -> dict[int, ExtractedFacts]:
     """What models read in these chunks, by chunk."""
     query = select(GraphFactsRow.__table__).where(GraphFactsRow.origin.not_like(f"{STATISTICAL}%"))
     return {
-        row.chunk_key: Read(row.chunk_key, row.document_key, row.origin, row.digest, unpack_facts(row.facts))
+        row.chunk_key: ExtractedFacts(row.chunk_key, row.document_key, row.origin, row.digest, unpack_facts(row.facts))
         for row in select_in(tx, query, GraphFactsRow.chunk_key, keys)
     }
 

@@ -229,7 +229,7 @@ def _row(number: int, entry: LogEntry, now: datetime) -> tuple[Any, ...]:
         short["tier"], len(entry.results), entry.zero, entry.time_cost_ms, entry.from_cache,
         _shown(entry.generation), entry.digest,
         _storable([{"name": step.name, "seconds": step.seconds, "count": step.count} for step in entry.steps]),
-        _storable([{"part": one.part, "reason": one.reason} for one in entry.degraded]),
+        _storable([{"part": missing.part, "reason": missing.reason} for missing in entry.degraded]),
         _storable([list(result) for result in entry.results]), entry.created_at, now,
         None if entry.principal is None else _shown(entry.principal, PRINCIPAL_LENGTH),
     )  # fmt: skip

@@ -42,7 +42,7 @@ _RAISE_INDEXED: Final = (
 )
 
 
-class Work(NamedTuple):
+class OutboxEntry(NamedTuple):
     """An outbox row with the present state of its document."""
 
     sequence: int
@@ -76,8 +76,8 @@ def append(tx: Connection, knowledge_base: int, changes: Sequence[tuple[int, int
     insert_rows(tx, OutboxRow, ROW, found)
 
 
-def pending(tx: Connection, knowledge_base: int, after: int, limit: int) -> list[Work]:
-    return [Work(*row) for row in tx.execute(_PENDING.limit(limit), {"base": knowledge_base, "after": after})]
+def pending(tx: Connection, knowledge_base: int, after: int, limit: int) -> list[OutboxEntry]:
+    return [OutboxEntry(*row) for row in tx.execute(_PENDING.limit(limit), {"base": knowledge_base, "after": after})]
 
 
 def has_any(tx: Connection, knowledge_base: int, upto: int) -> bool:

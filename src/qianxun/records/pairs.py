@@ -31,7 +31,7 @@ PAIR = (
 VECTOR = ("pair_key", "model", "vector", "checksum")
 
 
-class Attached(NamedTuple):
+class AttachedQuestion(NamedTuple):
     """A question with the key of the chunk that answers it."""
 
     key: int
@@ -131,21 +131,21 @@ def chunks_of(tx: Connection, knowledge_base: int, pair_keys: Iterable[int]) -> 
     return {row.key: row.chunk_key for row in select_in(tx, query, PairRow.key, pair_keys)}
 
 
-def of_documents(tx: Connection, document_keys: Sequence[int], model: str) -> list[Attached]:
+def load_of_documents(tx: Connection, document_keys: Sequence[int], model: str) -> list[AttachedQuestion]:
     """The served questions of these documents, in key order."""
-    found: list[Attached] = []
+    found: list[AttachedQuestion] = []
     for part in in_slices(document_keys):
         found.extend(_attached(tx, model, PairRow.document_key.in_(part)))
     return found
 
 
-def of_chunks(tx: Connection, knowledge_base: int, first: int, last: int, model: str) -> list[Attached]:
+def load_of_chunks(tx: Connection, knowledge_base: int, first: int, last: int, model: str) -> list[AttachedQuestion]:
     """The served questions of the chunks from ``first`` to ``last``, in key order."""
     within = (PairRow.knowledge_base_id == knowledge_base) & PairRow.chunk_key.between(first, last)
     return _attached(tx, model, within)
 
 
-def _attached(tx: Connection, model: str, condition: Any) -> list[Attached]:
+def _attached(tx: Connection, model: str, condition: Any) -> list[AttachedQuestion]:
     stored = (PairVectorRow.vector, PairVectorRow.checksum)
     columns = (PairRow.key, PairRow.document_key, PairRow.chunk_key, PairRow.question, *stored)
     query = (
@@ -159,7 +159,7 @@ def _attached(tx: Connection, model: str, condition: Any) -> list[Attached]:
     for key, document, chunk, question, stored_vector, checksum in rows:
         vector = sound_vector(key, stored_vector, checksum)
         is_damaged = stored_vector is not None and vector is None
-        found.append(Attached(key, document, chunk, question, vector, is_damaged))
+        found.append(AttachedQuestion(key, document, chunk, question, vector, is_damaged))
     return found
 
 

@@ -231,7 +231,7 @@ def pack_facts(facts: Facts) -> str:
         for stated in facts.statements
         for part in (at(stated.source), at(stated.target), at(stated.type), stated.start, stated.end)
     ]
-    aliases = [part for one in facts.aliases for part in (at(one.name), at(one.alias), one.start, one.end)]
+    aliases = [part for alias in facts.aliases for part in (at(alias.name), at(alias.alias), alias.start, alias.end)]
     sentences = [part for span in facts.sentences for part in span]
     written: list[list[Any]] = [[storable(part) for pair in names for part in pair]]
     parts = [*written, mentions, statements, aliases, sentences]

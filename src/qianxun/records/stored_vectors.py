@@ -24,7 +24,7 @@ def vector_rows(keys: Sequence[int], model: str, vectors: Vectors) -> list[tuple
     """The rows of these chunks or pairs: key, model, vector, checksum."""
     parts = (vectors[start : start + PACKED] for start in range(0, len(vectors), PACKED))
     packed = (data for part in parts for data in pack_vectors(part))
-    return [(key, model, data, checksums.of_vector(key, data)) for key, data in zip(keys, packed, strict=True)]
+    return [(key, model, data, checksums.vector_checksum(key, data)) for key, data in zip(keys, packed, strict=True)]
 
 
 def pack_vectors(vectors: Vectors) -> list[bytes]:

@@ -80,7 +80,7 @@ def _any_query(dialect: Dialect) -> Compiled:
     return compiled(_ANY, dialect)
 
 
-def of_chunks(tx: Connection, knowledge_base: int, chunk_keys: Iterable[int]) -> dict[int, int]:
+def keys_by_chunk(tx: Connection, knowledge_base: int, chunk_keys: Iterable[int]) -> dict[int, int]:
     """Chunk → the key of its table. A chunk of prose or a deleted one has no entry."""
     return {row[0]: row[1] for row in _OF_CHUNKS.rows(tx, knowledge_base, chunk_keys)}
 
@@ -128,7 +128,7 @@ def whole(tx: Connection, knowledge_base: int, keys: Iterable[int]) -> dict[int,
 
 def changes_of(stored: Mapping[str, Any] | None) -> CorrectedRows:
     """The rows that one table has in the place of others, from JSON."""
-    return {int(number): tuple(read(RowCells, one) for one in cells) for number, cells in (stored or {}).items()}
+    return {int(number): tuple(read(RowCells, cell) for cell in cells) for number, cells in (stored or {}).items()}
 
 
 def _corrected(row: StoredTable) -> Table:

@@ -23,9 +23,7 @@ _YEAR_IN_NUMERALS: Final = re.compile(r"[〇零一二三四五六七八九]{4}(?
 _NUMERALS: Final = str.maketrans("〇零一二三四五六七八九", "00123456789")
 
 
-async def resolve_as_of(
-    base: OpenBase, text: str, as_of: str, generation: Generation | None = None, today: date | None = None
-) -> AsOf | None:
+async def resolve_as_of(base: OpenBase, text: str, as_of: str, generation: Generation | None = None) -> AsOf | None:
     """The day, and who chose it; None where no day is to be looked at: by request, or because the base has no periods.
 
     The request chooses with ``as_of``; else a question that names a past year, when something was in force then that
@@ -36,7 +34,7 @@ async def resolve_as_of(
         return None
     if as_of:
         return AsOf(as_of, "request")
-    now, past = AsOf((today or date.today()).isoformat(), "today"), AsOf(named_day(text), "question")
+    now, past = AsOf(date.today().isoformat(), "today"), AsOf(named_day(text), "question")
     if past.day and past.day < now.day and known.outdated(now).keys() - known.outdated(past).keys():
         return past
     return now
@@ -76,21 +74,21 @@ def without_day(text: str) -> str:
     return rest or text
 
 
-async def where_on(base: OpenBase, where: Filter, as_of: AsOf | None) -> Filter:
+async def narrow_to_day(base: OpenBase, where: Filter, as_of: AsOf | None) -> Filter:
     """The filter, narrowed to what is in force on the day."""
     return where if as_of is None else all_of(where, (await periods(base)).where(as_of))
 
 
-def outdated_documents(base: OpenBase, today: date | None = None) -> Mapping[str, str]:
+def outdated_documents(base: OpenBase) -> Mapping[str, str]:
     """Document → why it is not in force today; by what the last search read."""
     if base.periods is NOTHING_KNOWN:
         return {}
-    return base.periods.outdated(AsOf((today or date.today()).isoformat(), "today"))
+    return base.periods.outdated(AsOf(date.today().isoformat(), "today"))
 
 
-def with_outdated(base: OpenBase, found: Iterable[Found], today: date | None = None) -> list[Found]:
+def with_outdated(base: OpenBase, found: Iterable[Found]) -> list[Found]:
     """The results, each with why it is not in force today, where it is not."""
-    outdated = outdated_documents(base, today)
+    outdated = outdated_documents(base)
     if not outdated:
         return list(found)
     return [replace(one, outdated=outdated.get(one.chunk.doc_id, "")) for one in found]

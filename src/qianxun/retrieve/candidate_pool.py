@@ -26,7 +26,7 @@ class CandidatePool:
         self.candidates = fused.head(int(np.count_nonzero(fused.scores > 0.0)))
         self._fused = ScoresByKey(self.candidates)
         vector = base.curves.vector
-        cosines = results.in_signal("vector")
+        cosines = results.vector_arms()
         self.arms = {
             arm: ScoresByKey(ranking, vector if arm in cosines else None) for arm, ranking in results.rankings.items()
         }

@@ -41,7 +41,7 @@ from qianxun.core.types import (
 )
 from qianxun.rank.fuse import VOTES
 from qianxun.rank.tiers import FUZZY, STRICT
-from qianxun.records import chunks, documents, listing, outbox
+from qianxun.records import chunks, document_heads, listing, outbox
 from qianxun.records.governance import corrections, decisions
 from qianxun.retrieve.candidate_pool import ScoresByKey
 from qianxun.retrieve.fuse import DEEPEST, DEPTH, Candidates, base_weights, gather, with_weights
@@ -82,7 +82,7 @@ async def explained(base: OpenBase, text: str, options: SearchOptions, chunk_id:
 
 def _decisions(base: OpenBase, shown: Sequence[tuple[str, str, Corrected | None]]) -> list[Decisions]:
     with base.records.reading() as tx:
-        return decisions.of_chunks(tx, base.id, shown)
+        return decisions.decisions_on(tx, base.id, shown)
 
 
 # ── the place of a chunk when nothing is cut off ─────────────────────────────────────────────────
@@ -191,13 +191,13 @@ def _recorded(base: OpenBase, chunk_id: str) -> tuple[Chunk | None, str, str]:
     if not head.startswith(f"c_{base.id}_") or not (position.isascii() and position.isdigit() and len(position) < 10):
         raise unknown
     with base.records.reading() as tx:
-        known = documents.heads(tx, base.id, [doc_id]).get(doc_id)
+        known = document_heads.heads(tx, base.id, [doc_id]).get(doc_id)
         if known is None:
             raise unknown
         if known.status == "deleted":
             return None, "deleted", why_not_recorded(doc_id, "deleted")
         state = listing.state(tx, base.id, doc_id)
-        served = chunks.of_document(tx, base.id, doc_id)
+        served = chunks.document_chunks(tx, base.id, doc_id)
         disabling = corrections.disabling(tx, base.id, doc_id, chunk_id)
     chunk = next((chunk for chunk in served if chunk.index == int(position)), None)
     if chunk is not None:

@@ -16,7 +16,7 @@ from qianxun.core.options import SearchOptions
 from qianxun.core.types import Degraded, Ranking, Scores, Terms
 from qianxun.rank.calibrate import Curve, background, clipped
 from qianxun.rank.codes import NO_CODES, CodeHolders, codes_in
-from qianxun.rank.fuse import FUSIONS, beside_meaning, fitting_weights, weighted, with_firsts
+from qianxun.rank.fuse import FUSIONS, beside_meaning, fitting_weights, promote_firsts, weighted
 from qianxun.rank.tiers import FUZZY
 from qianxun.records import bases, chunks
 from qianxun.retrieve.arms import STANDARD, arms_of, plugin_weights, signal_of
@@ -137,7 +137,7 @@ def _fused(base: OpenBase, scores: Mapping[str, Ranking], options: SearchOptions
         if len(ranking) and options.weights.get(signal, 0.0) > 0.0
         if curves.get(signal, clipped)(ranking.scores[:1])[0] >= least.get(signal, FUZZY)
     ]
-    return with_firsts(fused, firsts)
+    return promote_firsts(fused, firsts)
 
 
 async def backfilled(serving: Serving, results: ArmResults) -> ArmResults:

@@ -91,13 +91,13 @@ class QueryPlan:
     rules: tuple[QuestionRule, ...] = ()  # of the base, for whatever question
 
     @property
-    def own(self) -> tuple[Query, ...]:
+    def unguessed(self) -> tuple[Query, ...]:
         """Without guessed corrections: tiers are decided by these."""
         return self.queries[: len(self.queries) - self.corrected]
 
     @property
     def rewritings(self) -> tuple[str, ...]:
-        return tuple(query.text for query in self.own[1:])
+        return tuple(query.text for query in self.unguessed[1:])
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -315,13 +315,13 @@ class TierCriteria:
 
 
 async def tier_criteria(base: OpenBase, serving: Serving, candidates: Candidates) -> TierCriteria:
-    own, results, pool = candidates.plan.own, candidates.results, candidates.pool
+    own, results, pool = candidates.plan.unguessed, candidates.results, candidates.pool
     words = tuple(dict.fromkeys(word for query in own for word in query.terms.words))
     rare = rarity(await counted(serving, words))
     calibrate = base.curves.vector
     similarities = [
         pool.arms[arm] if ranking is results.rankings[arm] else ScoresByKey(ranking, calibrate)
-        for arm in results.in_signal("vector")
+        for arm in results.vector_arms()
         if (ranking := results.own.get(arm)) is not None
     ]
     return TierCriteria(

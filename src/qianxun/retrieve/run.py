@@ -19,10 +19,11 @@ from typing import Final
 import numpy as np
 
 from qianxun.bases.base import OpenBase, Serving, read
-from qianxun.bases.seen import requester_of, scope_of
+from qianxun.bases.principal_view import cache_scope, requester_of
+from qianxun.core.codec.options import params_of
 from qianxun.core.limits import TOP_K_LIMIT
 from qianxun.core.log_types import new_trace_id
-from qianxun.core.options import SearchOptions, check, params_of
+from qianxun.core.options import SearchOptions, check
 from qianxun.core.ports import Cache
 from qianxun.core.types import Degraded, Found, Generation, Ranking, Recall, StepTime
 from qianxun.records import bases
@@ -68,7 +69,7 @@ async def cached_recall(
     params = params_of(options if day is None else replace(options, as_of=day.day))
 
     async def key_of(state: Generation) -> str:
-        scope = scope_of(base)
+        scope = cache_scope(base)
         own = (origin, await cache.epoch(origin, state.records), *([scope] if scope else []))
         return cache_key(base.id, text, params, state, *own)
 
@@ -320,5 +321,5 @@ def newest_only(found: Sequence[Found]) -> list[Found]:
 async def current_generation(base: OpenBase, serving: Serving) -> Generation:
     stamp = serving.index.stamp
     records = await read(base, bases.generation)
-    base.chunks = base.chunks.at(records)
+    base.chunks = base.chunks.for_state(records)
     return Generation(records, await serving.index.watermark(), stamp.model, stamp.analysis)

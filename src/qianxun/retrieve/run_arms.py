@@ -82,13 +82,13 @@ class ArmResults:
         scores = {name: best_of(found) if len(found) > 1 else found[0] for name, found in by_signal.items() if found}
         if by_signal["vector"]:
             # What only questions found is in the backfill, too; otherwise no chunk is in two of them.
-            others = [len(self.rankings[name]) for name in self.in_signal("vector") if name != "vector"]
+            others = [len(self.rankings[name]) for name in self.vector_arms() if name != "vector"]
             scores["vector"] = (best_of if any(others) else joined)([*by_signal["vector"], self.backfill])
         return scores
 
-    def in_signal(self, signal: str) -> list[str]:
-        """The arms that answered for this signal."""
-        return [name for name in self.rankings if signal_of(self.arms[name]) == signal]
+    def vector_arms(self) -> list[str]:
+        """The arms that answered by meaning."""
+        return [name for name in self.rankings if signal_of(self.arms[name]) == "vector"]
 
 
 async def run_arms(
@@ -142,20 +142,20 @@ def _results(
     own: dict[str, Ranking] = {}
     failed: list[Degraded] = []
     steps: list[StepTime] = []
-    of_vector: set[str] = set()  # reasons of the arms that wait for the one vector of the query
+    vector_checksum: set[str] = set()  # reasons of the arms that wait for the one vector of the query
     for arm in arms:
         outcome = outcomes[arm.name]
         if isinstance(outcome, BadInput):
             raise outcome  # the request's own fault, whichever arm finds it first
         if isinstance(outcome, BaseException):
             reason = _reason(arm, outcome)
-            is_repeated = arm.needs_vector and reason in of_vector and not has_all_vectors
+            is_repeated = arm.needs_vector and reason in vector_checksum and not has_all_vectors
             failed += [] if is_repeated else [Degraded(arm.name, reason)]
-            if arm.needs_vector and not of_vector:
-                of_vector.add(reason)
+            if arm.needs_vector and not vector_checksum:
+                vector_checksum.add(reason)
         else:
             rankings[arm.name] = best_of(outcome.rankings)
-            own[arm.name] = best_of(outcome.rankings[: len(plan.own)]) if plan.corrected else rankings[arm.name]
+            own[arm.name] = best_of(outcome.rankings[: len(plan.unguessed)]) if plan.corrected else rankings[arm.name]
             steps.append(StepTime(f"recall.{arm.name}", outcome.seconds, len(rankings[arm.name]), outcome.started))
     if not rankings:
         raise RecallFailed(
@@ -289,7 +289,7 @@ class _Run:
         started = time.perf_counter()
         try:
             queries = self._with_vectors(
-                [await asyncio.shield(one) for one in self.vectors] if arm.needs_vector else []
+                [await asyncio.shield(vector) for vector in self.vectors] if arm.needs_vector else []
             )
             found = tuple([await self._ranking(arm, query) for query in queries])
         except Exception as error:  # any arm may raise anything; `_results` reports it
@@ -306,7 +306,7 @@ class _Run:
         try:
             async with timeout:
                 vectors = self.vectors if needs_vector else ()
-                known = [one.result() if one.done() else await asyncio.shield(one) for one in vectors]
+                known = [vector.result() if vector.done() else await asyncio.shield(vector) for vector in vectors]
         except Exception as error:  # as above
             if not timeout.expired():  # else it is our own TimeoutError; one of a model is reported
                 self.done.update(dict.fromkeys((arm.name for arm in arms), error))

@@ -198,7 +198,7 @@ def with_counts(places: Iterable[Place], counts: Mapping[str, int], most: int) -
     """
     found = []
     for place in places:
-        known = (one for one in place.related if counts.get(one.by))
+        known = (related for related in place.related if counts.get(related.by))
         best = sorted(known, key=lambda one: (-one.weight, -counts[one.by]))[:most]
         if best or place.alone:
             found.append(replace(place, related=tuple(best)))

@@ -96,7 +96,7 @@ NO_SYNONYMS: Final = Thesaurus((), same=0.0, kin=0.0)
 # ── sources ──────────────────────────────────────────────────────────────────────────────────
 
 
-def of_user(groups: Iterable[Sequence[str]]) -> Thesaurus:
+def user_thesaurus(groups: Iterable[Sequence[str]]) -> Thesaurus:
     """The groups of a base's configuration."""
     return Thesaurus(groups, same=0.95, kin=0.8)
 

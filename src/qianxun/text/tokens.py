@@ -89,7 +89,7 @@ def fitted(context: GraphContext, budget: int) -> GraphContext:
     The ends of every relation are among the entities.
     """
     names = {entity.id: entity.name for entity in context.entities}
-    related = [one for one in context.relations if one.source in names and one.target in names]
+    related = [relation for relation in context.relations if relation.source in names and relation.target in names]
     purse = Budget(budget)
     communities = purse.take(context.communities, _community_cost, _HALF if names else 1.0)
     chosen = {entity.id for entity in purse.take(context.entities, _entity_cost, _HALF if related else 1.0)}

@@ -49,7 +49,7 @@ def _kind(word: str) -> Literal["figure", "latin", "unknown", "word"]:
 
 @cached_texts(2_048)
 def _numbers(text: str) -> tuple[Number, ...]:
-    return tuple(one for one in figures(text) if isinstance(one, Number) and one.unit)
+    return tuple(figure for figure in figures(text) if isinstance(figure, Number) and figure.unit)
 
 
 def _has_value(word: str, folded: str) -> bool:

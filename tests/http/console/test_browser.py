@@ -15,7 +15,7 @@ from qianxun.core.ports import never
 from qianxun.core.types import Document, Message
 from qianxun.doors.http.console.routes import PAGES
 from qianxun.testing.scripted import Gate, ScriptedStreamingChat
-from tests.http.console.chrome import Running, launched, needs_browser, running, visiting
+from tests.http.console.chrome import Running, needs_browser, running, visiting
 from tests.http.served import issue, revoke
 from tests.sampling import sampled
 from tests.shared import DATA, needs_data
@@ -34,12 +34,6 @@ HANDBOOK = """# 医保手册
 """
 READABLE = (".md", ".txt", ".csv", ".xlsx", ".docx", ".pptx", ".pdf", ".html")
 SMALLEST, LARGEST = 400, 300_000  # bytes: one has no text, the others take long
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +57,6 @@ def library(service: Running) -> int:
             format="markdown",
         ),
     )
-
-
-@pytest.fixture
-def page(browser: Browser, service: Running) -> Iterator[Page]:
-    """Of a visitor whose browser has nothing to complain about."""
-    with visiting(browser, service.url) as visit:
-        yield visit.page
-        assert visit.complaints == []
-        assert visit.hosts <= {service.url.removeprefix("http://")}
 
 
 def ask(page: Page, question: str) -> None:

@@ -11,19 +11,13 @@ from playwright.sync_api import Browser, Page, expect
 
 from qianxun.core.types import Document
 from qianxun.engine.admin.evaluation_sets import Evaluations
-from tests.http.console.chrome import Running, launched, needs_browser, running, visiting
+from tests.http.console.chrome import Running, needs_browser, running, visiting
 
 pytestmark = needs_browser
 
 EVIL = '<img src=x onerror="alert(1)">'
 TABLE = "# 门诊费用\n\n| 项目 | 费用（元） |\n| --- | --- |\n| 血常规 | 25 |\n| 核磁共振 | 850 |\n"
 QUESTIONS = {"住院能报多少": "住院", "起付线是多少": "住院", f"{EVIL}弟弟": "人物"}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +46,6 @@ def cases(service: Running, base: int) -> int:
         return own.id
 
     return service.run(saved())
-
-
-@pytest.fixture
-def page(browser: Browser, service: Running) -> Iterator[Page]:
-    with visiting(browser, service.url) as visit:
-        yield visit.page
-        assert visit.complaints == []
-        assert visit.hosts <= {service.url.removeprefix("http://")}
 
 
 def test_two_ways_are_measured_followed_and_compared_by_clicking(page: Page, cases: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from urllib.parse import quote
@@ -11,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from qianxun.core.types import Document, QAPair
-from tests.http.console.chrome import Running, Visit, launched, needs_browser, running, visiting
+from tests.http.console.chrome import Running, Visit, needs_browser, running, visiting
 
 pytestmark = needs_browser
 
@@ -70,12 +69,6 @@ def hostile(number: int, payload: str, place: str) -> Document:
         pairs=(QAPair(payload, payload),) if place == "question" else (),
         content_type=payload[:64] if place == "metadata" else "",
     )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as found:
-        yield found
 
 
 def ran(page: Page) -> bool:

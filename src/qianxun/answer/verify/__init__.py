@@ -1,6 +1,6 @@
 """What of a model's reply may be shown: read as it comes, in pieces cut anywhere.
 
-In the order in which `draft.ReplyReader` uses them:
+In the order in which `reply_reader.ReplyReader` uses them:
 
     marks           citations in other forms become marks [n]; tokens of the model's template go
     plain_text      links, images and HTML are taken out

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from qianxun.core.filters import EVERYTHING, And, Eq, Filter, In, written_filters
-from qianxun.core.options import NO_RERANK, Option, SearchOptions, choices_of
+from qianxun.core.option_fields import Option, choices_of
+from qianxun.core.options import NO_RERANK, SearchOptions
 
 # By field: the flag that filters by it.
 FILTER_FLAGS: Final[Mapping[str, str]] = {

@@ -40,7 +40,7 @@ def exported_line(entry: LogEntry, form: ExportForm) -> str:
         return json.dumps(written, ensure_ascii=False) + "\n"
     feedback, first = entry.feedback, entry.results[0] if entry.results else ("", "")
     more = {
-        "degraded": "；".join(f"{one.part}：{one.reason}" for one in entry.degraded),
+        "degraded": "；".join(f"{missing.part}：{missing.reason}" for missing in entry.degraded),
         "rating": feedback.rating if feedback else "",
         "comment": feedback.comment if feedback else "",
         "first_chunk_id": first[0],

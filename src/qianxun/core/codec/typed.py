@@ -69,7 +69,7 @@ def _test_fields(kind: Any) -> Test:
     def test(value: Any) -> bool:
         if not tests:  # now: a class may have values of its own kind
             hints = get_type_hints(kind)
-            tests.extend((one.name, _test(hints[one.name])) for one in fields(kind))
+            tests.extend((field.name, _test(hints[field.name])) for field in fields(kind))
         return isinstance(value, kind) and all(fit(getattr(value, name)) for name, fit in tests)
 
     return test

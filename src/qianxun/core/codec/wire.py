@@ -22,13 +22,15 @@ from qianxun.core.answer_types import (
     Token,
     TraceStep,
 )
+from qianxun.core.codec.options import search_body
 from qianxun.core.codec.plain import Shape, plain, read
 from qianxun.core.explanation import NO_DECISIONS, Decisions, Explained, Explanation, Sum
 from qianxun.core.graph_types import Community, Entity, GraphContext, Relation
 from qianxun.core.layered_types import MOST_CITED, Cited, LayeredRecall, LayeredResult, LayerRun, TableAnswer
 from qianxun.core.log_types import LogEntry, zero_flag
 from qianxun.core.model_types import UserModel
-from qianxun.core.options import SearchOptions, choices_of, search_body
+from qianxun.core.option_fields import choices_of
+from qianxun.core.options import SearchOptions
 from qianxun.core.types import LOCAL_TENANT, Chunk, DocumentState, Found, KnowledgeBase, Recall, StepTime
 
 CHOICES: Final = choices_of(SearchOptions)

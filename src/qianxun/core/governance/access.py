@@ -94,7 +94,7 @@ def checked_prefix(prefix: str) -> str:
 
 def principal_of(labels: Iterable[str], name: str = "") -> Principal:
     """Of labels; named by them where no name is given. Raises BadInput."""
-    found = frozenset(checked_label(one) for one in labels)
+    found = frozenset(checked_label(label) for label in labels)
     if len(found) > PRINCIPAL_LIMIT:
         raise BadInput(f"主体的标签有 {len(found)} 个，上限 {PRINCIPAL_LIMIT} 个", hint="只给与知识库有关的组与角色")
     return Principal(found, name[:LABEL_LIMIT] or _name(found))
@@ -103,7 +103,7 @@ def principal_of(labels: Iterable[str], name: str = "") -> Principal:
 def _name(labels: Collection[str]) -> str:
     """The users among the labels, or else all of them: what two groups may see together is nothing for the first of
     them alone, which would read it in the log under its own name."""
-    users = sorted(one for one in labels if one.startswith("user:"))
+    users = sorted(label for label in labels if label.startswith("user:"))
     written = ",".join(users or sorted(labels))
     if len(written) <= LABEL_LIMIT:
         return written

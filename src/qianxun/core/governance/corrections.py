@@ -224,7 +224,7 @@ def _trimmed(change: Change) -> Change:
         change.text.strip(),
         tuple(part.strip() for part in change.parts),
         tuple(dict.fromkeys(word.strip() for word in change.keywords if word.strip())),
-        tuple(dict.fromkeys(one.strip() for one in change.questions if one.strip())),
+        tuple(dict.fromkeys(question.strip() for question in change.questions if question.strip())),
         change.note.strip(),
         change.name.strip(),
         {name: value for name, value in change.metadata.items() if value is not None},

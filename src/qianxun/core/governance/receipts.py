@@ -78,7 +78,7 @@ class Receipt:
     def is_complete(self) -> bool:
         """Whether nothing that can be read was found to be left, and the files of a purge were read."""
         is_clean = not self.scan.found if self.scan is not None else not self.is_purged
-        return is_clean and all(one.left <= 0 for one in self.removed)
+        return is_clean and all(removed.left <= 0 for removed in self.removed)
 
 
 @dataclass(frozen=True, slots=True)

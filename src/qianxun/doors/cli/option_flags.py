@@ -19,7 +19,8 @@ import typer
 from qianxun.core.codec.command_line import FILTER_FLAGS
 from qianxun.core.errors import BadInput
 from qianxun.core.filters import EVERYTHING, Eq, Filter, In, all_of, read_filters, read_scalar
-from qianxun.core.options import NO_RERANK, Option, choices_of
+from qianxun.core.option_fields import Option, choices_of
+from qianxun.core.options import NO_RERANK
 from qianxun.doors.cli.i18n import tr
 
 # By parameter: the flag, the field that it filters by, whether it may be repeated, its metavar and help.
@@ -95,7 +96,7 @@ def _choices(kind: Any, flags: Mapping[str, Any]) -> dict[str, Any]:
     if "doc_ids" in offered:
         chosen["doc_ids"] = tuple(flags["doc"] or ())
         flags = {**flags, "doc": None}
-    written = [where_of(condition) for condition in flags.get("where") or ()]
+    written = [parse_where(condition) for condition in flags.get("where") or ()]
     chosen["where"] = all_of(*(_condition(name, flags[name]) for name in FILTERS), *written)
     for name, offer in offered.items():
         if name != "where" and (given := flags.get(name)) is not None:
@@ -110,7 +111,7 @@ def _condition(name: str, given: str | Sequence[str] | None) -> Filter:
     return In(field, tuple(given)) if given else EVERYTHING
 
 
-def where_of(written: str) -> Filter:
+def parse_where(written: str) -> Filter:
     """``年份>=2024`` about metadata, ``user_id=u7`` about a field of the document, or the language of requests in JSON.
 
     A value is read as JSON where it is JSON: 2024 is a number, "2024" in quotes a text. Raises BadInput or BadFilter.

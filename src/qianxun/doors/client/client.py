@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 
 from qianxun.core.answer_types import Answer, AnswerEvent
+from qianxun.core.codec.options import request_body, search_body
 from qianxun.core.codec.wire import read_answer, read_chunk, read_explained, read_layered, read_log, read_recall
 from qianxun.core.errors import BadQuery, NotFound, ServiceUnavailable
 from qianxun.core.explanation import Explained
@@ -20,15 +21,7 @@ from qianxun.core.ingest_types import Labels, Report, Watch
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.limits import SLOW_MS
 from qianxun.core.log_types import Feedback, LogChoices, LogCount, LogEntry
-from qianxun.core.options import (
-    AskChoices,
-    SearchChoices,
-    SearchOptions,
-    TablesOptions,
-    TextsOptions,
-    request_body,
-    search_body,
-)
+from qianxun.core.options import AskChoices, SearchChoices, SearchOptions, TablesOptions, TextsOptions
 from qianxun.core.ports import nothing
 from qianxun.core.types import EVERYTHING, Accepted, Chunk, Document, DocumentState, Filter, KnowledgeBase, Recall
 from qianxun.doors.client.connection import Connection, Request, Timeouts
@@ -40,7 +33,7 @@ from qianxun.doors.client.payloads import (
     Ask,
     Data,
     Readiness,
-    Sent,
+    SentDocument,
     params_of,
     read_pages,
     read_readiness,
@@ -53,7 +46,7 @@ from qianxun.doors.client.payloads import (
     written_document,
 )
 from qianxun.doors.client.questions import answer_events, ask_request
-from qianxun.doors.client.registered import RegisteredModels
+from qianxun.doors.client.registered_models import RegisteredModels
 from qianxun.doors.client.uploads import FilesToSend, FileToSend, send_documents, send_files, sent_file
 from qianxun.engine.multi_base_search import MultiBaseRecall, search_bases
 
@@ -232,7 +225,7 @@ class Client:
         file = FileToSend(path, name, source, doc_id, labels or Labels(), keep_labels, restore, relative_path)
         return (await self.send_file(knowledge_base, file, wait=wait)).accepted
 
-    async def send_file(self, knowledge_base: int, file: FileToSend, *, wait: bool) -> Sent:
+    async def send_file(self, knowledge_base: int, file: FileToSend, *, wait: bool) -> SentDocument:
         """As `add_file`; and whether it is searchable when this returns."""
         request = sent_file(f"{BASES}/{knowledge_base}/documents", file, wait=wait)
         return await self._ask(request, read_sent)
@@ -245,7 +238,7 @@ class Client:
             return await send_documents(self, knowledge_base, batch, self._timeouts.work_seconds)
         return [(await self.send_document(knowledge_base, one, wait=wait)).accepted for one in batch]
 
-    async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> Sent:
+    async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> SentDocument:
         """One document in; and whether it is searchable when this returns."""
         body = written_document(document)
         params = {"wait": str(wait).lower()}

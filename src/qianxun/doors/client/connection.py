@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import httpx
 
-from qianxun.core.errors import BadInput, ServiceUnavailable, of_word
+from qianxun.core.errors import BadInput, ServiceUnavailable, error_named
 
 # Below the five seconds after which many servers close an idle connection: else a request may go out on a dead one.
 KEEP_ALIVE_SECONDS = 4.0
@@ -44,7 +44,7 @@ class Timeouts:
     longest_pause_seconds: float = 10.0  # a service that asks for more is given up
 
 
-class Pieces(Protocol):
+class FilePieces(Protocol):
     """An open file, as far as it takes to send it."""
 
     def read(self, size: int = -1, /) -> bytes: ...
@@ -56,7 +56,7 @@ class Upload:
     """A file on its way: opened anew for every attempt, read piece by piece."""
 
     name: str
-    open: Callable[[], Pieces]
+    open: Callable[[], FilePieces]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class Connection:
         message, hint = message_and_hint(envelope)
         if word == "unauthorized" and not self._has_key:
             hint = NO_KEY
-        raise of_word(request.mistake if word in INVALID else word, message, hint=hint)
+        raise error_named(request.mistake if word in INVALID else word, message, hint=hint)
 
 
 def _written(request: Request) -> bytes:
@@ -239,7 +239,7 @@ def _written(request: Request) -> bytes:
             return json.dumps(request.body, allow_nan=False).encode("ascii")
     except (TypeError, ValueError) as error:
         hint = "只能有文字、有限的数字、真假、列表与键值对"
-        raise of_word(request.mistake, f"请求写不成 JSON：{error}", hint=hint) from error
+        raise error_named(request.mistake, f"请求写不成 JSON：{error}", hint=hint) from error
 
 
 # ── addresses and keys ───────────────────────────────────────────────────────────────────────────

@@ -48,7 +48,7 @@ class ServiceEvaluations:
         """A thousand at a time: all of these or none."""
         added: list[Case] = []
         for start in range(0, len(cases), PAGE):
-            body = {"cases": [_written(one) for one in cases[start : start + PAGE]]}
+            body = {"cases": [_written(case) for case in cases[start : start + PAGE]]}
             request = Request("POST", f"{SETS}/{set_id}/cases", body, repeatable=True)
             added += await self.ask(request, values_of(Case))
         return added

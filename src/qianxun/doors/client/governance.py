@@ -127,7 +127,9 @@ class ServiceReceipts:
 
     async def delete(self, knowledge_base: int, doc_ids: Sequence[str], *, purge: bool = False) -> Receipt:
         """One after the other; the receipt is that of the last one. Raises NotFound if it does not exist."""
-        found = [await self._delete(f"{BASES}/{knowledge_base}/documents/{segment(one)}", purge) for one in doc_ids]
+        found = [
+            await self._delete(f"{BASES}/{knowledge_base}/documents/{segment(doc_id)}", purge) for doc_id in doc_ids
+        ]
         return found[-1]
 
     async def delete_knowledge_base(self, knowledge_base: int, *, purge: bool = False) -> Receipt:

@@ -93,7 +93,7 @@ class Readiness:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentDocument:
     """A document that the service has accepted, and whether it is searchable yet."""
 
     accepted: Accepted
@@ -141,11 +141,11 @@ def read_statistics(data: Data) -> dict[str, int]:
     return {str(name): int(count) for name, count in data["statistics"].items()}
 
 
-def read_sent(data: Data) -> Sent:
+def read_sent(data: Data) -> SentDocument:
     """With as many chunk keys as there are chunks: which they are, only the service knows."""
     chunks, warnings = range(data["chunks"]), tuple(data.get("warnings", ()))  # an earlier service gives none of these
     accepted = Accepted(data["doc_id"], 0, data["generation"], data["outcome"], chunk_keys=chunks, warnings=warnings)
-    return Sent(accepted, data["status"] == "indexed")
+    return SentDocument(accepted, data["status"] == "indexed")
 
 
 def read_readiness(data: Data) -> Readiness:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from qianxun.core.answer_types import AnswerEvent, Done, Failed
+from qianxun.core.codec.options import ask_body
 from qianxun.core.codec.sse import Event, Events, EventTooLarge
 from qianxun.core.codec.wire import read_event
-from qianxun.core.errors import BadInput, BadQuery, ServiceUnavailable, Unreadable, UnsupportedFile, of_word
+from qianxun.core.errors import BadInput, BadQuery, ServiceUnavailable, Unreadable, UnsupportedFile, error_named
 from qianxun.core.limits import IMAGE_BYTES_LIMIT
-from qianxun.core.options import AskChoices, ask_body
+from qianxun.core.options import AskChoices
 from qianxun.doors.client.connection import Connection, Request, message_and_hint
 from qianxun.doors.client.payloads import traced
 from qianxun.engine.local_files import decode, read_bounded
@@ -61,7 +62,7 @@ def _event(event: Event) -> AnswerEvent | None:
     data = json.loads(event.data)
     if event.name == "error" and data["answer"] is None:
         message, hint = message_and_hint(data)
-        raise of_word(data["error"], message, hint=hint)
+        raise error_named(data["error"], message, hint=hint)
     return read_event(event.name, data)
 
 

@@ -22,7 +22,7 @@ from qianxun.core.limits import SOURCE_LIMIT
 from qianxun.core.types import Accepted, Document, DocumentState
 from qianxun.core.unicode import is_unicode
 from qianxun.doors.client.connection import Request, Upload
-from qianxun.doors.client.payloads import Sent, segment, written_labels
+from qianxun.doors.client.payloads import SentDocument, segment, written_labels
 from qianxun.engine.local_files import Source, discover
 
 AT_ONCE = 4  # enough that the service parses one file while another is on its way
@@ -61,8 +61,8 @@ class FilesToSend:
 
 
 class Receiver(Protocol):
-    async def send_file(self, knowledge_base: int, file: FileToSend, *, wait: bool) -> Sent: ...
-    async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> Sent: ...
+    async def send_file(self, knowledge_base: int, file: FileToSend, *, wait: bool) -> SentDocument: ...
+    async def send_document(self, knowledge_base: int, document: Document, *, wait: bool) -> SentDocument: ...
     async def document(self, knowledge_base: int, doc_id: str) -> DocumentState: ...
 
 
@@ -199,7 +199,7 @@ async def _in_order(
         await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
 
 
-async def _send(receiver: Receiver, knowledge_base: int, files: FilesToSend, source: Source) -> Sent | Refusal:
+async def _send(receiver: Receiver, knowledge_base: int, files: FilesToSend, source: Source) -> SentDocument | Refusal:
     """Sent without waiting for the index, which takes many files at once in little more time than one."""
     path, labels, restore = source.path, files.labels, files.restore
     shown = source.relative_path if len(source.relative_path) <= SOURCE_LIMIT else ""
@@ -216,7 +216,9 @@ def _source_of(path: Path) -> str:
     return absolute if is_unicode(absolute) and len(absolute) <= SOURCE_LIMIT else ""
 
 
-async def _settled(receiver: Receiver, knowledge_base: int, sent: Sent, deadline: float) -> DocumentState | None:
+async def _settled(
+    receiver: Receiver, knowledge_base: int, sent: SentDocument, deadline: float
+) -> DocumentState | None:
     """Where the document stands once the index has seen it, or at the deadline. None: there is nothing to wait for."""
     accepted, pause = sent.accepted, FIRST_LOOK
     if sent.is_searchable and accepted.outcome not in WRITTEN:

@@ -17,7 +17,7 @@ from qianxun.core.errors import BadInput
 from qianxun.core.graph_types import Mirrored
 from qianxun.core.options import QueryMode
 from qianxun.core.types import EVERYTHING, Filter, Found, KnowledgeBase
-from qianxun.doors.frameworks.engine_loop import EngineReach, GraphId, base_of, two_forms
+from qianxun.doors.frameworks.engine_caller import EngineCaller, GraphId, base_of, two_forms
 from qianxun.engine.blocking import BlockingEngine
 from qianxun.engine.engine import Engine
 from qianxun.engine.graph_mirror import BUDGET, GraphMirror, MirroredSurroundings, entity_context, mirror
@@ -41,8 +41,8 @@ class HybridRetriever:
         *,
         graph_id: GraphId | None = None,
     ) -> None:
-        self._reach = EngineReach(rag)
-        self._engine = self._reach.engine
+        self._caller = EngineCaller(rag)
+        self._engine = self._caller.engine
         self._adapter = neo4j_adapter
         self._surroundings = None if neo4j_adapter is None else MirroredSurroundings(neo4j_adapter)
         self._graph_id = graph_id

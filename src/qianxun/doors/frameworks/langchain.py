@@ -13,9 +13,10 @@ from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 from qianxun.core.codec.passage import passage_text
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
-from qianxun.core.options import SearchChoices, SearchOptions, choices_of
+from qianxun.core.option_fields import choices_of
+from qianxun.core.options import SearchChoices, SearchOptions
 from qianxun.core.types import Recall
-from qianxun.doors.frameworks.bridge import Call, Rag, reach
+from qianxun.doors.frameworks.callers import Call, Rag, caller_of
 from qianxun.doors.frameworks.recall import Where, chunk_metadata, read_where, recalling
 
 try:
@@ -33,7 +34,7 @@ except ModuleNotFoundError as error:
     raise MissingExtra("langchain-core", "langchain") from error
 
 # Read by ourselves: pydantic would make a schema of all that an engine is made of, and take an object for a filter.
-AsRag: TypeAlias = Annotated[Rag, GetPydanticSchema(lambda *_: core_schema.no_info_plain_validator_function(reach))]
+AsRag: TypeAlias = Annotated[Rag, GetPydanticSchema(lambda *_: core_schema.no_info_plain_validator_function(caller_of))]
 AsWhere: TypeAlias = Annotated[
     Where | None, GetPydanticSchema(lambda *_: core_schema.no_info_plain_validator_function(read_where))
 ]
@@ -69,7 +70,7 @@ class QianxunRetriever(create_model("QianxunRetriever", __base__=_Choosing, **_c
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
         call = self._call(query, run_manager.run_id.hex, options)
-        recall = reach(self.rag).wait(call, instead="ainvoke")
+        recall = caller_of(self.rag).wait(call, instead="ainvoke")
         if recall.degraded:
             dispatch_custom_event(DEGRADED, _degraded(recall), config={"callbacks": run_manager.get_child()})
         return _documents(recall)
@@ -77,7 +78,7 @@ class QianxunRetriever(create_model("QianxunRetriever", __base__=_Choosing, **_c
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **options: Any
     ) -> list[Document]:
-        recall = await reach(self.rag).join(self._call(query, run_manager.run_id.hex, options))
+        recall = await caller_of(self.rag).join(self._call(query, run_manager.run_id.hex, options))
         if recall.degraded:
             await adispatch_custom_event(DEGRADED, _degraded(recall), config={"callbacks": run_manager.get_child()})
         return _documents(recall)

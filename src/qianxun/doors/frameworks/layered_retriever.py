@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from qianxun.core.layered_types import LayeredRecall, LayeredResult
-from qianxun.doors.frameworks.engine_loop import EngineReach, GraphId, base_of, two_forms
+from qianxun.doors.frameworks.engine_caller import EngineCaller, GraphId, base_of, two_forms
 from qianxun.engine.blocking import BlockingEngine, open_blocking
 from qianxun.engine.engine import Engine
 
@@ -36,16 +36,16 @@ class LayeredRetriever:
     """``knowledge_base`` is a name or an id; without it, the only one there is. The forms with an ``a`` are awaited."""
 
     def __init__(self, rag: Engine | BlockingEngine, knowledge_base: GraphId | None = None) -> None:
-        self._reach = EngineReach(rag)
+        self._caller = EngineCaller(rag)
         self._base = knowledge_base
 
     async def _search_texts(self, query: str, top_k: int | None = None) -> list[dict[str, Any]]:
         """Prose by vector, by keywords where that gives too little, by related words where both do."""
-        return await self._found(self._reach.engine.search_texts, query, top_k)
+        return await self._found(self._caller.engine.search_texts, query, top_k)
 
     async def _search_tables(self, query: str, top_k: int | None = None) -> list[dict[str, Any]]:
         """Tables by structure, meaning, keywords, related words."""
-        return await self._found(self._reach.engine.search_tables, query, top_k)
+        return await self._found(self._caller.engine.search_tables, query, top_k)
 
     search_texts, asearch_texts = two_forms(_search_texts)
     search_tables, asearch_tables = two_forms(_search_tables)
@@ -53,7 +53,7 @@ class LayeredRetriever:
     async def _found(
         self, search: Callable[[int, str, int | None], Awaitable[LayeredRecall]], query: str, top_k: int | None
     ) -> list[dict[str, Any]]:
-        base = await base_of(self._reach.engine, self._base)
+        base = await base_of(self._caller.engine, self._base)
         return [as_dict(result) for result in (await search(base.id, query, top_k)).results]
 
 

@@ -14,7 +14,7 @@ from qianxun.core.codec.passage import passage_text
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import MissingExtra
 from qianxun.core.types import Found, Recall
-from qianxun.doors.frameworks.bridge import Rag, reach
+from qianxun.doors.frameworks.callers import Rag, caller_of
 from qianxun.doors.frameworks.recall import chunk_metadata, recalling
 
 try:
@@ -79,18 +79,18 @@ class QianxunRetriever(BaseRetriever):
         **options: Any,
     ) -> None:
         super().__init__(callback_manager, object_map, objects, verbose)
-        self._reach = reach(rag)
+        self._caller = caller_of(rag)
         self._knowledge_base = knowledge_base
         self._options = options
         recalling(knowledge_base, "", options)  # what is wrong with the options is event now
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         call = recalling(self._knowledge_base, query_bundle.query_str, self._options)
-        return _nodes(self._reach.wait(call, instead="aretrieve"))
+        return _nodes(self._caller.wait(call, instead="aretrieve"))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         call = recalling(self._knowledge_base, query_bundle.query_str, self._options)
-        return _nodes(await self._reach.join(call))
+        return _nodes(await self._caller.join(call))
 
 
 def _nodes(recall: Recall) -> list[NodeWithScore]:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Self
 from qianxun.core.answer_types import Answer
 from qianxun.core.errors import BadInput, BadSettings
 from qianxun.core.options import QueryMode
-from qianxun.doors.frameworks.engine_loop import GraphId, base_of
+from qianxun.doors.frameworks.engine_caller import GraphId, base_of
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import load
-from qianxun.engine.shared import shared_engines
+from qianxun.engine.shared_engines import shared_engines
 
 if TYPE_CHECKING:
     from qianxun.doors.client import Client

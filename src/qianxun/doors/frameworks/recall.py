@@ -9,11 +9,12 @@ from typing import Any, Final, TypeAlias
 from qianxun.core.codec.wire import to_wire
 from qianxun.core.errors import BadInput
 from qianxun.core.filters import read_filters
-from qianxun.core.options import SearchOptions, choices_of
+from qianxun.core.option_fields import choices_of
+from qianxun.core.options import SearchOptions
 from qianxun.core.types import Filter, Found, Recall
 from qianxun.doors.client import Client
-from qianxun.doors.frameworks.bridge import Call
-from qianxun.doors.frameworks.engine_loop import base_of
+from qianxun.doors.frameworks.callers import Call
+from qianxun.doors.frameworks.engine_caller import base_of
 from qianxun.engine.engine import Engine
 
 log = logging.getLogger(__name__)

@@ -44,11 +44,11 @@ from qianxun.doors.http.openai import models as openai_models
 from qianxun.doors.http.openai import responses as openai_responses
 from qianxun.doors.http.openapi import Application, description
 from qianxun.doors.http.responses import handle_error
+from qianxun.engine.across_tenants import KeyLookup
 from qianxun.engine.admin.sessions import Sessions
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.quotas import SearchQuota
 from qianxun.engine.governance.tokens import token_verifier
-from qianxun.engine.operations import KeyLookup
 from qianxun.engine.settings import Settings
 
 Event = TypeVar("Event")

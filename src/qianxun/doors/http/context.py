@@ -14,11 +14,11 @@ from fastapi.routing import APIRoute
 from qianxun.core.errors import Forbidden
 from qianxun.core.limits import NAME_LIMIT
 from qianxun.doors.http.concurrency import ConcurrencyLimit
+from qianxun.engine.across_tenants import KeyLookup
 from qianxun.engine.admin.sessions import Sessions
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.quotas import SearchQuota
 from qianxun.engine.governance.tokens import TokenVerifier
-from qianxun.engine.operations import KeyLookup
 from qianxun.engine.settings import Settings
 
 

@@ -29,15 +29,8 @@ from pydantic_core import PydanticCustomError
 from qianxun.core.errors import BadFilter, BadInput, BadQuery
 from qianxun.core.filters import CONDITION_LIMIT, FIELDS, SPELLINGS, TEXT_LIMIT, VALUE_LIMIT
 from qianxun.core.limits import DOC_ID_LIMIT, DOC_IDS_LIMIT, MAX_ID, QUERY_LIMIT
-from qianxun.core.options import (
-    STRATEGY,
-    AskOptions,
-    Option,
-    SearchChoices,
-    SearchOptions,
-    choices_of,
-    rerank_from_wire,
-)
+from qianxun.core.option_fields import Option, choices_of
+from qianxun.core.options import STRATEGY, AskOptions, SearchChoices, SearchOptions, rerank_from_wire
 from qianxun.core.types import EVERYTHING, In, all_of
 from qianxun.doors.http.field_errors import InvalidField
 

@@ -18,7 +18,7 @@ from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import ForeignRequest, Number, QueryText
 from qianxun.doors.http.responses import json_response
 from qianxun.engine.engine import Engine
-from qianxun.engine.names import count_tokens, find_reranker, rerank_scores
+from qianxun.engine.models_by_name import count_tokens, find_reranker, rerank_scores
 
 DOCUMENTS_LIMIT: Final = 1000
 DOCUMENT_LIMIT: Final = 32_000  # characters of one

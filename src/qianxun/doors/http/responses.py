@@ -25,7 +25,7 @@ from qianxun.doors.http.console.error_page import error_page, is_for_page
 from qianxun.doors.http.console.render import language_of
 from qianxun.doors.http.error_formats import FieldProblem, format_of, formatted
 from qianxun.doors.http.field_errors import InvalidField, field_problems
-from qianxun.engine.operations import storage_failure
+from qianxun.engine.across_tenants import storage_failure
 
 log = logging.getLogger(__name__)
 

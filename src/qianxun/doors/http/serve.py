@@ -26,8 +26,8 @@ from qianxun.doors.http.middleware.open_connections import open_connections, rai
 from qianxun.doors.http.middleware.spans import Spans, open_spans
 from qianxun.doors.http.native import uploads
 from qianxun.doors.http.native.health import indexes_to_open, open_indexes
+from qianxun.engine.across_tenants import has_valid_key
 from qianxun.engine.engine import Engine
-from qianxun.engine.operations import has_valid_key
 from qianxun.engine.settings import Settings, has_span_endpoint
 from qianxun.engine.wiring import preload
 

@@ -11,7 +11,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from qianxun.core.errors import BadInput
 from qianxun.core.limits import QUERY_LIMIT, TOP_K_LIMIT
-from qianxun.core.options import AS_OF, Option, SearchOptions, choices_of
+from qianxun.core.option_fields import Option, choices_of
+from qianxun.core.options import AS_OF, SearchOptions
 from qianxun.doors.mcp import tools
 
 ABOUT: Final = (

@@ -65,7 +65,7 @@ class Collection:
             return [await self.base(named)]
         return await self.bases()
 
-    async def one(self, named: str | int | None) -> KnowledgeBase:
+    async def resolve(self, named: str | int | None) -> KnowledgeBase:
         """The one that is named, or else the only one. Raises NotFound, or BadInput where there are several."""
         bases = await self.chosen(named)
         if len(bases) == 1:

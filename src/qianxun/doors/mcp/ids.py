@@ -26,7 +26,7 @@ Address: TypeAlias = Callable[[int, str], str]  # of a document in a base
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PassageId:
     """A document, or one of its chunks."""
 
     knowledge_base: int
@@ -38,15 +38,15 @@ def document_id(knowledge_base: int, doc_id: str) -> str:
     return f"{knowledge_base}/{doc_id}"
 
 
-def read_id(written: str) -> Place:
+def read_id(written: str) -> PassageId:
     """Of a document, also as `local_address` writes it, or of a chunk. Raises BadInput for anything else."""
     text = written.lstrip()
     if text.startswith(SCHEME):
         text = unquote(text.removeprefix(SCHEME))
     if found := _DOCUMENT.fullmatch(text):
-        return Place(int(found[1]), found[2])
+        return PassageId(int(found[1]), found[2])
     if found := _CHUNK.fullmatch(text):
-        return Place(int(found[1]), found[2], int(found[3]))
+        return PassageId(int(found[1]), found[2], int(found[3]))
     raise BadInput(
         f"看不懂编号“{written[:SHOWN]}”", hint="用 search 结果里的 id，例如 1001/手册.md；或 retrieve 结果里的 id"
     )

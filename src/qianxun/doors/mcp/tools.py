@@ -14,7 +14,8 @@ from qianxun.core.codec.passage import chunk_place, chunk_title, passage_text, t
 from qianxun.core.codec.plain import plain
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.layered_types import LayeredResult
-from qianxun.core.options import SearchOptions, choices_of
+from qianxun.core.option_fields import choices_of
+from qianxun.core.options import SearchOptions
 from qianxun.core.types import STORED_STATUSES, Chunk, Degraded, DocumentState, KnowledgeBase
 from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.ids import SHOWN, document_id, read_id
@@ -203,7 +204,7 @@ def _metadata(chunk: Chunk) -> Json:
 
 async def ask(collection: Collection, question: str, knowledge_base: str | int | None = None, as_of: str = "") -> Json:
     """An answer whose sentences are marked with their sources."""
-    base = await collection.one(knowledge_base)
+    base = await collection.resolve(knowledge_base)
     answer = await collection.library.ask(base.id, question, trace_id=collection.trace_id, as_of=as_of)
     return {
         "answer": answer.answer,

@@ -41,7 +41,7 @@ from qianxun.doors.workflow.query_state import (
 from qianxun.engine.answer_steps import Answering, AnswerState, steps
 from qianxun.engine.engine import Engine
 from qianxun.engine.settings import Settings, load
-from qianxun.engine.shared import shared_engines
+from qianxun.engine.shared_engines import shared_engines
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph

@@ -13,4 +13,4 @@ __all__ = ["KnowledgeBase", "all_bases"]
 def all_bases(settings: Settings) -> list[tuple[KnowledgeBase, dict[str, int]]]:
     """The bases of all tenants by id, with how many documents stand in which state, and how many chunks and tables."""
     with open_records(settings) as records, records.reading() as tx:
-        return [(base, listing.tally(tx, base.id)) for base in bases.of_all_tenants(tx)]
+        return [(base, listing.tally(tx, base.id)) for base in bases.across_tenants(tx)]

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Table, func, inspect, select, text
 from sqlalchemy.exc import DataError, IntegrityError
 
 from qianxun.core.errors import AlreadyThere, BadInput, QianxunError
-from qianxun.engine.admin.database import own_records
+from qianxun.engine.admin.database import exclusive_records
 from qianxun.engine.settings import Settings
 from qianxun.examples.schema import models, version_table
 from qianxun.examples.store import stamp_of, upgrade
@@ -25,7 +25,7 @@ from qianxun.records.database.postgres import BACKEND
 from qianxun.records.database.statements import insert_rows
 from qianxun.records.governance import audit
 from qianxun.records.schema import Base, Counter, LeaseRow, OutboxClaimRow, SchemaReaderRow
-from qianxun.records.sealing import FILE_NAME
+from qianxun.records.secrets.sealing import FILE_NAME
 
 BATCH = 200  # rows: a document may be large
 LIBRARY = "example_library"  # how the name of the table ends that every library of examples has
@@ -55,7 +55,7 @@ def copy_database(source: Settings, target: Settings, started: Callable[[int], W
     table → rows copied. Raises FolderInUse where an engine has either, and what `copy_records` raises.
     """
     schemas = {"source_schema": source.records.schema, "target_schema": target.records.schema}
-    with own_records(source) as read, own_records(target) as written:
+    with exclusive_records(source) as read, exclusive_records(target) as written:
         copied = copy_records(read, written, started(count_rows(read, source.records.schema)), **schemas)
         place = _place(target)
         read.run(lambda tx: audit.append(tx, "", "database.copy", place, tenant=""))

@@ -24,12 +24,12 @@ def has_records(settings: Settings) -> bool:
 @contextmanager
 def open_records(settings: Settings) -> Iterator[Records]:
     """Opens the database alone, also while another process owns the data folder. Creates both where missing."""
-    from qianxun.engine.storage import database_url, reach
+    from qianxun.engine.storage import connection_options, database_url
     from qianxun.records import Records
 
     if not settings.records.url:
         make_folder(settings)
-    records = Records.open(database_url(settings), reach(settings))
+    records = Records.open(database_url(settings), connection_options(settings))
     try:
         yield records
     finally:
@@ -37,16 +37,16 @@ def open_records(settings: Settings) -> Iterator[Records]:
 
 
 @contextmanager
-def own_records(settings: Settings) -> Iterator[Records]:
+def exclusive_records(settings: Settings) -> Iterator[Records]:
     """Opens the database as its only user. Raises FolderInUse where an engine has it."""
-    from qianxun.engine.storage import database_url, reach
+    from qianxun.engine.storage import connection_options, database_url
     from qianxun.records import Records
 
     if not settings.records.url:
         with owned(settings.folder), open_records(settings) as records:
             yield records
         return
-    records = Records.open(database_url(settings), reach(settings), alone=True)
+    records = Records.open(database_url(settings), connection_options(settings), alone=True)
     try:
         yield records
     finally:
@@ -63,10 +63,10 @@ def make_folder(settings: Settings) -> None:
 
 def missing_migrations(settings: Settings) -> list[str]:
     """The revisions that the schema of the database lacks, oldest first. Changes nothing."""
-    from qianxun.engine.storage import database_url, reach
+    from qianxun.engine.storage import connection_options, database_url
     from qianxun.records.database.open import connect, missing_revisions
 
-    engine = connect(database_url(settings), reach(settings))
+    engine = connect(database_url(settings), connection_options(settings))
     try:
         return missing_revisions(engine)
     finally:
@@ -75,12 +75,12 @@ def missing_migrations(settings: Settings) -> list[str]:
 
 def migrate(settings: Settings) -> list[str]:
     """Brings the schema up to date. Returns what was applied; raises FolderInUse where an engine has the folder."""
-    from qianxun.engine.storage import database_url, reach
+    from qianxun.engine.storage import connection_options, database_url
     from qianxun.records.database.open import open_database
 
     with nullcontext() if settings.records.url else owned(settings.folder):
         missing = missing_migrations(settings)
-        open_database(database_url(settings), reach(settings)).dispose()
+        open_database(database_url(settings), connection_options(settings)).dispose()
     return missing
 
 

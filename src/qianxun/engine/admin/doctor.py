@@ -22,15 +22,15 @@ from qianxun.engine.folder_lock import DATABASE, is_exposed, owner_of
 from qianxun.engine.settings import Settings
 from qianxun.engine.storage import (
     acknowledged_file,
+    connection_options,
     database_url,
     folder_bytes,
     index_backend,
     index_folder,
     is_index_shared,
-    reach,
 )
-from qianxun.index.embedded.index import CURRENT
-from qianxun.index.embedded.index import examine as examine_index
+from qianxun.index.embedded.backend import CURRENT
+from qianxun.index.embedded.backend import examine as examine_index
 from qianxun.records import bases, listing, outbox
 from qianxun.records.database.acknowledged import Loss, losses, missing
 from qianxun.records.database.open import connect
@@ -137,11 +137,11 @@ def _installed(modules: tuple[str, ...]) -> bool:
 
 
 def _bases(settings: Settings) -> tuple[tuple[BaseHealth, ...], Loss | None, int]:
-    engine = connect(database_url(settings), reach(settings))
+    engine = connect(database_url(settings), connection_options(settings))
     try:
         with engine.begin() as tx:
             loss = missing(tx, acknowledged_file(settings))
-            found = tuple(_base(tx, base, settings) for base in bases.of_all_tenants(tx))
+            found = tuple(_base(tx, base, settings) for base in bases.across_tenants(tx))
             has_webhooks = tx.dialect.has_table(tx, DeliveryRow.__tablename__, schema=schema_of(tx))
             return found, loss, webhooks.counts(tx)["failed"] if has_webhooks else 0  # a database that is not migrated
     finally:

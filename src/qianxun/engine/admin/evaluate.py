@@ -53,7 +53,7 @@ __all__ = [
     "load",
     "ready_base",
     "run_mode",
-    "search_as",
+    "search_by_mode",
 ]
 
 FOLDER = "evaluation"
@@ -248,9 +248,9 @@ async def run_mode(
     problems = Problems()
 
     async def search(text: str) -> list[str]:
-        return [chunk.doc_id for chunk in found_chunks(await search_as(engine, base, text, mode, problems))]
+        return [chunk.doc_id for chunk in found_chunks(await search_by_mode(engine, base, text, mode, problems))]
 
-    await search_as(engine, base, "预热", mode, Problems())  # loads the model, which does not count in the times
+    await search_by_mode(engine, base, "预热", mode, Problems())  # loads the model, which does not count in the times
     return await run(name, dataset.queries, dataset.qrels, search, watch), problems
 
 
@@ -261,7 +261,7 @@ async def labelled_candidates(
     problems = Problems()
     candidates = []
     for query, text in dataset.queries.items():
-        found = await search_as(engine, base, text, "vector", problems)
+        found = await search_by_mode(engine, base, text, "vector", problems)
         candidates.append(_labelled(found, dataset.qrels[query]) if isinstance(found, Recall) else [])
         watch(1)
     return candidates, problems
@@ -282,7 +282,7 @@ def found_chunks(found: AnyRecall | None) -> list[Chunk]:
     return [hit.chunk for hit in found.results] if found else []
 
 
-async def search_as(
+async def search_by_mode(
     engine: Engine,
     base: KnowledgeBase,
     text: str,

@@ -101,7 +101,7 @@ def judged(case: AnswerCase, answer: Answer) -> AnswerResult:
     stated = Evidence.of((text, *(source.doc_name for source in answer.sources if text)))
     known = Evidence.of((case.question,))
     reference = without_gaps(case.reference)
-    wanted = [one for one in figures(reference) if not is_in(one, reference, known)]
+    wanted = [figure for figure in figures(reference) if not is_in(figure, reference, known)]
     named = {source.doc_id for source in answer.sources} | {source.doc_name for source in answer.sources}
     named |= {Path(source.doc_name).stem for source in answer.sources}
     has_source = bool(case.source) and bool(text)
@@ -112,7 +112,7 @@ def judged(case: AnswerCase, answer: Answer) -> AnswerResult:
         answer.is_declined,
         _matches(without_gaps(text), reference) if reference else None,
         (sum(is_in(one, reference, stated) for one in wanted), len(wanted)),
-        (sum(one.verdict == "supported" for one in answer.checks), len(answer.checks)),
+        (sum(check.verdict == "supported" for check in answer.checks), len(answer.checks)),
         case.source in named if has_source else None,
     )
 
@@ -124,25 +124,25 @@ def _matches(answer: str, reference: str) -> bool:
     stated = figures(reference)
     if stated and not all(is_in(one, reference, Evidence.of((answer,))) for one in stated):
         return False
-    pairs = {one for one in grams(reference) if len(one) > 1}
+    pairs = {gram for gram in grams(reference) if len(gram) > 1}
     return bool(pairs) and len(pairs & set(grams(answer))) >= NEAR * len(pairs)
 
 
 def summary(results: Sequence[AnswerResult]) -> dict[str, float | int | None]:
     """Shares in [0, 1]; None where nothing was measured."""
-    answerable = [one for one in results if one.case.reference]
-    others = [one for one in results if not one.case.reference]
+    answerable = [result for result in results if result.case.reference]
+    others = [result for result in results if not result.case.reference]
     plain = [one for one in answerable if one.form not in ("declined", "probable")]
     return {
         "questions": len(results),
         "answerable_declined": _share([one.is_declined for one in answerable]),
-        "unanswerable_declined": _share([one.is_declined for one in others]),
-        "probable": _share([one.form == "probable" for one in results]),
+        "unanswerable_declined": _share([other.is_declined for other in others]),
+        "probable": _share([result.form == "probable" for result in results]),
         "right": _share([bool(one.is_right) for one in answerable]),
         "wrong": _share([one in plain and not one.is_right for one in answerable]),
         "figures": _ratio([one.figures for one in answerable]),
-        "supported": _ratio([one.supported for one in results]),
-        "citations_right": _share([one.cites_source for one in results if one.cites_source is not None]),
+        "supported": _ratio([result.supported for result in results]),
+        "citations_right": _share([result.cites_source for result in results if result.cites_source is not None]),
     }
 
 

@@ -31,14 +31,14 @@ from qianxun.core.options import SearchChoices, check, search_options
 from qianxun.core.ports import nothing
 from qianxun.core.system.version import installed_version
 from qianxun.core.types import Chunk, KnowledgeBase
-from qianxun.engine.admin.evaluate import MODES, NEED_MODEL, OPTIONS, Problems, found_chunks, search_as
+from qianxun.engine.admin.evaluate import MODES, NEED_MODEL, OPTIONS, Problems, found_chunks, search_by_mode
 from qianxun.engine.engine import Engine
 from qianxun.evaluation.cases import (
     HEADER,
     QRELS,
     Labels,
     first_relevant,
-    is_in,
+    is_still_there,
     judgement_lines,
     query_lines,
     ranked,
@@ -50,7 +50,7 @@ from qianxun.evaluation.dataset import QUERIES, load_documents
 from qianxun.evaluation.experiment import SIGNIFICANT, randomisation_test
 from qianxun.evaluation.metrics import METRICS, NDCG, mean_scores, measured
 from qianxun.records import evaluations, listing
-from qianxun.records.chunks import of_document
+from qianxun.records.chunks import document_chunks
 from qianxun.retrieve.recall_cache import replaying
 
 __all__ = ["CHOICES", "DEFAULT_SET", "METRICS", "MODES", "NDCG", "Evaluations"]
@@ -174,7 +174,7 @@ class Evaluations:
             corpus = await asyncio.to_thread(load_documents, folder)
             await self.engine.add_documents(knowledge_base, corpus, watch=watch)
         chosen, own = name or folder.name, self.engine.tenant
-        wanted = {one.doc_id for case in cases for one in case.relevant}
+        wanted = {label.doc_id for case in cases for label in case.relevant}
 
         def stored(tx: Connection) -> tuple[EvaluationSet, tuple[str, ...]]:
             found = evaluations.set_named(tx, knowledge_base, chosen, tenant=own)
@@ -309,7 +309,7 @@ def _passage(tx: Connection, knowledge_base: int, chunk_id: str) -> Relevant:
     head, _, position = chunk_id.rpartition("_")
     doc_id = head.removeprefix(f"c_{knowledge_base}_")
     if doc_id != head and position.isascii() and position.isdigit() and len(position) < 10:
-        for chunk in of_document(tx, knowledge_base, doc_id):
+        for chunk in document_chunks(tx, knowledge_base, doc_id):
             if chunk.index == int(position):
                 return Relevant(doc_id, chunk.text)
     raise NotFound(f"没有片段“{chunk_id[:80]}”", hint="写检索结果里的 chunk_id；文档重新切分后编号会变")
@@ -403,11 +403,11 @@ class _Measuring:
 
     async def _search(self, question: str) -> list[Chunk]:
         run = self.run
-        found = await search_as(self.engine, self.base, question, run.mode, self.problems, _chosen(run))
+        found = await search_by_mode(self.engine, self.base, question, run.mode, self.problems, _chosen(run))
         return found_chunks(found)
 
     async def _result(self, case: Case) -> CaseResult:
-        labels = Labels.of(case)
+        labels = Labels.of_case(case)
         started = time.perf_counter()
         found = await self._search(case.question)
         seconds = time.perf_counter() - started
@@ -424,9 +424,11 @@ class _Measuring:
     async def _report(self, **changes: Any) -> bool:
         new, self.reported = self.results[self.reported :], len(self.results)
         if self.results:
-            times = [one.milliseconds for one in self.results]
+            times = [result.milliseconds for result in self.results]
             p50, p95 = np.percentile(times, [50, 95])
-            per_metric = {name: {str(one.case_id): one.metrics[name] for one in self.results} for name in METRICS}
+            per_metric = {
+                name: {str(result.case_id): result.metrics[name] for result in self.results} for name in METRICS
+            }
             changes |= {"metrics": mean_scores(per_metric), "p50_ms": float(p50), "p95_ms": float(p95)}
         values = {"done": len(self.results), **changes}
         return await self.engine.records.write(lambda tx: evaluations.report_progress(tx, self.run.id, new, **values))
@@ -448,10 +450,10 @@ class _Measuring:
         for case, result in zip(self.cases, self.results, strict=False):
             if result.metrics["recall@100"] == 1.0:
                 continue
-            for one in case.relevant:
-                if one.doc_id not in served:
-                    served[one.doc_id] = of_document(tx, self.base.id, one.doc_id)
-                lost += [case.question] if not is_in(one, served[one.doc_id]) else []
+            for label in case.relevant:
+                if label.doc_id not in served:
+                    served[label.doc_id] = document_chunks(tx, self.base.id, label.doc_id)
+                lost += [case.question] if not is_still_there(label, served[label.doc_id]) else []
         return lost
 
 
@@ -474,19 +476,19 @@ def _compared(
     new = {one.case_id: one for one in second}
     both = [(one, new[one.case_id]) for one in first if one.case_id in new and new[one.case_id].digest == one.digest]
     changes = [CaseChange(one.case_id, one.question, one.metrics[metric], two.metrics[metric]) for one, two in both]
-    differences = np.array([one.difference for one in changes], dtype=np.float64)
+    differences = np.array([change.difference for change in changes], dtype=np.float64)
     p_value = randomisation_test(differences)
     count = max(1, len(changes))
     return RunComparison(
         metric=metric,
         before=before,
         after=after,
-        means=(sum(one.before for one in changes) / count, sum(one.after for one in changes) / count),
+        means=(sum(change.before for change in changes) / count, sum(change.after for change in changes) / count),
         difference=float(differences.sum()) / count,
         p_value=p_value,
         is_significant=p_value < SIGNIFICANT,
-        better=sum(one.difference > 0 for one in changes),
-        worse=sum(one.difference < 0 for one in changes),
+        better=sum(change.difference > 0 for change in changes),
+        worse=sum(change.difference < 0 for change in changes),
         left_out=len(first) + len(second) - 2 * len(changes),
         cases=tuple(sorted(changes, key=lambda one: (one.difference, one.before, one.case_id))),
     )

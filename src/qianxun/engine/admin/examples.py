@@ -17,7 +17,7 @@ from qianxun.engine.settings import Settings, load
 from qianxun.evaluation.experiment import Comparison, Run, compare, run
 from qianxun.examples import insert as embedding
 from qianxun.examples import statistics
-from qianxun.examples.dialogues import Adopted, adopt_dialogues
+from qianxun.examples.dialogues import AdoptionReport, adopt_dialogues
 from qianxun.examples.files.contents import category_of, expected_names
 from qianxun.examples.files.template import write_template
 from qianxun.examples.importing import ImportReport, import_file
@@ -28,7 +28,7 @@ from qianxun.examples.statistics import ExampleRef, LibraryStatistics, NearPair
 from qianxun.examples.store import MIGRATIONS, ExampleStore
 
 __all__ = [
-    "Adopted",
+    "AdoptionReport",
     "Comparison",
     "ExampleRef",
     "ImportReport",
@@ -88,7 +88,7 @@ def remove_examples(settings: Settings, category: str, ids: Sequence[int]) -> li
         return remove(store, category, ids)
 
 
-def adopt(settings: Settings, file: Path, table: str, near: float) -> Adopted:
+def adopt(settings: Settings, file: Path, table: str, near: float) -> AdoptionReport:
     """`adopt_dialogues` of a JSON file (a list), or of a JSONL file (one dialogue a line)."""
     with open_library(settings) as library:
         return adopt_dialogues(read_values(file), library, table, near=near)

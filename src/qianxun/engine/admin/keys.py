@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from qianxun.core.governance.access import Sees
 from qianxun.engine.admin.database import open_records
 from qianxun.engine.settings import Settings
-from qianxun.records import keys
-from qianxun.records.keys import KeyRow, Scope
+from qianxun.records.secrets import keys
+from qianxun.records.secrets.keys import KeyRow, Scope
 
 __all__ = ["KeyRow", "Scope", "issue_key", "list_keys", "revoke_key"]
 
@@ -26,7 +26,7 @@ def issue_key(
     """The new key's row and, this once, the key itself. Creates the database where there is none.
 
     ``vouches``: its requests may name the principal on whose behalf they come; ``principal``: it always asks on behalf
-    of one with these labels; ``sees``: what it shows without either (docs/operations.md).
+    of one with these labels; ``sees``: what it shows without either (docs/operations/access.md).
     """
     with open_records(settings) as records, records.writing() as tx:
         return keys.create(tx, tenant, scope, name, sees=sees, vouches=vouches, principal=principal)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from qianxun.answer.question_log import found_again, is_question
+from qianxun.answer.question_log import is_question, retrieve_again
 from qianxun.core.codec.digests import digest, found_digest, layered_digest
+from qianxun.core.codec.options import choices_from
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.log_types import LogEntry
-from qianxun.core.options import SearchOptions, TablesOptions, TextsOptions, choices_from
+from qianxun.core.options import SearchOptions, TablesOptions, TextsOptions
 from qianxun.core.types import KnowledgeBase, Recall
 from qianxun.engine.engine import Engine
 from qianxun.graph.modes import ModeRecall
@@ -73,7 +74,7 @@ async def replay(engine: Engine, log_id: int) -> Replayed:
             layered = await search(base.id, entry.query, **choices_from(kind, entry.params))
             return Replayed(entry, base, layered, layered_digest(layered) == entry.digest)
         if is_question(entry):
-            found = await found_again(entry, partial(engine.gather, base.id))
+            found = await retrieve_again(entry, partial(engine.gather, base.id))
             is_same = found_digest(found.query, found.mode, found.results) == entry.digest
             return Replayed(entry, base, found, is_same)
         recall = await engine.retrieve(base.id, entry.query, **choices_from(SearchOptions, entry.params))

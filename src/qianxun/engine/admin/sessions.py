@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from qianxun.engine.across_tenants import KeyLookup
 from qianxun.engine.engine import Engine
-from qianxun.engine.operations import KeyLookup
-from qianxun.records.keys import LARGEST_ID, KeyHolder
+from qianxun.records.secrets.keys import LARGEST_ID, KeyHolder
 
 SESSION_SECONDS: Final = 8 * 3600
 PURPOSE: Final = "console session"

@@ -46,7 +46,7 @@ class FileDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class NotRemoved:
     """Documents of a folder that were not removed although their files are missing."""
 
     folder: Path
@@ -56,9 +56,9 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class RemovalReport:
     removed: tuple[FileDocument, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[NotRemoved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ async def sync_folders(
     add: Callable[[Sequence[Path]], Awaitable[Report]],
     *,
     sure: bool = False,
-) -> tuple[Report, Dropped]:
+) -> tuple[Report, RemovalReport]:
     """Adds the folders that exist with ``add``; removes the documents whose files were missing before and still are.
 
     Only documents of the user and the project of ``labels``. ``sure``: also where a folder is missing or empty. Raises
@@ -131,7 +131,7 @@ async def remove_missing(
     *,
     among: Collection[str] | None = None,
     sure: bool = False,
-) -> Dropped:
+) -> RemovalReport:
     """Deletes the documents that came from files below the folders and whose files no longer exist.
 
     A file that exists but cannot be read is not missing. Where a folder has no file left, most of its documents would
@@ -141,17 +141,17 @@ async def remove_missing(
     """
     await asyncio.to_thread(check_folders, followed.folders, sure=sure)
     removed: list[FileDocument] = []
-    doubts: list[Doubt] = []
+    doubts: list[NotRemoved] = []
     for root, known in (await _known(library, knowledge_base, followed)).items():
         among_known = [document for document in known if among is None or document.doc_id in among]
         missing = await asyncio.to_thread(_missing, among_known)
         why = None if sure or not missing else await asyncio.to_thread(_doubt, root, missing, known)
         if why is not None:
-            doubts.append(Doubt(root, len(missing), len(known), why))
+            doubts.append(NotRemoved(root, len(missing), len(known), why))
             continue
         for start in range(0, len(missing), DELETED_AT_ONCE):
             removed += await _delete(library, knowledge_base, missing[start : start + DELETED_AT_ONCE])
-    return Dropped(tuple(sorted(removed, key=lambda document: document.path)), tuple(doubts))
+    return RemovalReport(tuple(sorted(removed, key=lambda document: document.path)), tuple(doubts))
 
 
 def _roots(folders: Sequence[Path]) -> list[Path]:

@@ -201,7 +201,7 @@ def _documents(tx: Connection, about: KnowledgeBase) -> Iterator[dict[str, Any]]
 
 def _cut(tx: Connection, own: Mapping[str, int], document: Document, model: str) -> dict[str, Any]:
     """A version's pieces and questions, with their vectors where all have one under the base's model."""
-    rows = chunk_texts.of_version(tx, **own)
+    rows = chunk_texts.rows_of_version(tx, **own)
     pieces = [plain(_piece(row, document.content)) for row in rows]
     pairs = tx.execute(select(PairRow.__table__).filter_by(**own).order_by(PairRow.position)).all()
     places = {row.key: at for at, row in enumerate(rows)}
@@ -375,14 +375,14 @@ def _store_documents(base: OpenBase, batch: Sequence[_Incoming]) -> None:
         graph.write_facts(tx, base.id, found)
 
 
-def _read_facts(one: _Incoming, accepted: Accepted) -> Iterator[graph.Read]:
+def _read_facts(one: _Incoming, accepted: Accepted) -> Iterator[graph.ExtractedFacts]:
     """Of chunks that are what the model read; others are read again."""
     pieces = one.prepared.pieces if one.prepared is not None else ()
     for place, origin, digest, facts in one.facts:
         piece, key = pieces[place], accepted.chunk_keys[place]
         about = (piece.text, piece.kind, piece.headings, one.submission.document.name)
-        if graph.Readable(key, accepted.document_key, *about).digest == digest:
-            yield graph.Read(key, accepted.document_key, origin, digest, read_typed(Facts, facts))
+        if graph.ReadableChunk(key, accepted.document_key, *about).digest == digest:
+            yield graph.ExtractedFacts(key, accepted.document_key, origin, digest, read_typed(Facts, facts))
 
 
 def _embedded(base: OpenBase, batch: Sequence[_Incoming]) -> list[_Incoming]:

@@ -23,7 +23,7 @@ from qianxun.core.evaluation_types import Case, Relevant
 from qianxun.core.options import SearchChoices
 from qianxun.core.ports import nothing
 from qianxun.core.types import Chunk, Document, KnowledgeBase
-from qianxun.engine.admin.evaluate import Problems, found_chunks, search_as
+from qianxun.engine.admin.evaluate import Problems, found_chunks, search_by_mode
 from qianxun.engine.admin.evaluation_sets import Evaluations
 from qianxun.engine.engine import Engine
 from qianxun.evaluation.cases import Labels, ranked, read_cases
@@ -91,7 +91,7 @@ async def tune(
     tried = [await _measured(engine, base, cases, one, watch) for one in settings_to_try(base, origin)]
     tried += [await _recut(engine, base, cases, size, watch) for size in dict.fromkeys(chunk_sizes)]
     attempts = _compared(tried)
-    better = [one for one in attempts[1:] if one.is_significant and one.difference > 0.0]
+    better = [attempt for attempt in attempts[1:] if attempt.is_significant and attempt.difference > 0.0]
     return Tuning(origin, len(cases), attempts, max(better, key=lambda one: one.difference, default=None))
 
 
@@ -192,14 +192,14 @@ async def _measured(
 ) -> _Measured:
     problems, scores, hits, seconds = Problems(), [], 0, []
     with replaying():  # without the cache, and without a trace in the log
-        await search_as(engine, base, "预热", "hybrid", Problems(), cast(SearchChoices, setting.choices))
+        await search_by_mode(engine, base, "预热", "hybrid", Problems(), cast(SearchChoices, setting.choices))
         for case in cases:
             started = time.perf_counter()
-            found = await search_as(
+            found = await search_by_mode(
                 engine, base, case.question, "hybrid", problems, cast(SearchChoices, setting.choices)
             )
             seconds.append(time.perf_counter() - started)
-            labels = Labels.of(case)
+            labels = Labels.of_case(case)
             values = measured(labels.grades, ranked(labels, found_chunks(found)))
             scores.append(values[NDCG])
             hits += values["hit@1"] > 0.0

@@ -29,7 +29,7 @@ from qianxun.engine.governance.host import Host
 from qianxun.engine.governance.scan import ENCODINGS, ScanFailed, passages, scan_apart
 from qianxun.indexing.maintenance import keep_up, rebuild
 from qianxun.jobs.follow_writes import LOOK_SECONDS
-from qianxun.records import bases, documents
+from qianxun.records import bases, document_heads, documents
 from qianxun.records.governance import audit, deletion, receipts, signing
 from qianxun.records.governance.deletion import Footprint
 from qianxun.records.schema import Base
@@ -79,8 +79,8 @@ async def _delete_in(host: Host, base: OpenBase, doc_ids: Sequence[str], found: 
     rows = await asyncio.to_thread(_rows_left, base, doc_ids, before)
     # Corrections wait for their document to come back, unless it is purged.
     waiting = () if purge else tuple(f"records.{table}" for table in deletion.tables_by_id())
-    found.removed += [one for one in rows if one.store not in waiting]
-    found.notes += [RETAINED_NOTE.format(one=one) for one in rows if one.store in waiting and one.left]
+    found.removed += [row for row in rows if row.store not in waiting]
+    found.notes += [RETAINED_NOTE.format(one=row) for row in rows if row.store in waiting and row.left]
     found.removed += await _index_left(base, before, found.texts or [""], doc_ids, whole=purge)
     found.removed.append(await _replicas(host, base.id, purge=purge))
 
@@ -96,13 +96,13 @@ async def _replicas(host: Host, knowledge_base: int, *, purge: bool) -> Removed:
 def _remove(host: Host, base: OpenBase, doc_ids: Sequence[str], found: _Found, purge: bool) -> Footprint:
     """The one transaction by which they are gone."""
     with base.records.writing() as tx:
-        heads = documents.heads(tx, base.id, doc_ids)
+        heads = document_heads.heads(tx, base.id, doc_ids)
         if not any(head.status != "deleted" for head in heads.values()):
             raise NotFound(f"知识库 {base.id} 中没有这样的文档", hint="它也许已经删除；用 qianxun kb show 查看")
         before = deletion.footprint(tx, base.id, doc_ids)
         found.texts += deletion.texts(tx, before.document_keys)
         for doc_id in doc_ids:
-            documents.remove(tx, base.id, doc_id, reason=documents.WITHDRAWN)
+            documents.remove(tx, base.id, doc_id, reason=document_heads.WITHDRAWN)
         if purge:
             deletion.note_purge(tx)
         named = deletion.purge_names(tx, base.id, host.tenant, doc_ids) if purge else {}
@@ -199,7 +199,7 @@ async def purge_subject(host: Host, user_id: str) -> Receipt:
     forgotten = await host.records.write(lambda tx: deletion.forget_user(tx, host.tenant, user_id))
     found.tables |= {*forgotten}
     await _rewrite(host, found)
-    left = await host.records.read(lambda tx: deletion.left_of_user(tx, host.tenant, user_id))
+    left = await host.records.read(lambda tx: deletion.remaining_of_user(tx, host.tenant, user_id))
     found.removed += [
         Removed(f"subject.{table}", forgotten.get(table, 0), left.get(table, 0))
         for table in sorted({*forgotten, *left})

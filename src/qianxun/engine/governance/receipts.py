@@ -13,7 +13,7 @@ from qianxun.engine.governance import deletion
 from qianxun.engine.governance.host import Host
 from qianxun.engine.settings import Settings
 from qianxun.records.governance import receipts, signing
-from qianxun.records.sealing import FILE_NAME, Sealing
+from qianxun.records.secrets.sealing import FILE_NAME, Sealing
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,11 +144,11 @@ def public_keys(data: bytes) -> dict[str, Any]:
     if not isinstance(keys, list):
         raise ValueError("no list of keys")
     usable: dict[str, Any] = {}
-    for one in keys:
-        if not isinstance(one, dict) or one.get("kty") not in ("RSA", "EC", "OKP") or one.get("use") == "enc":
+    for key in keys:
+        if not isinstance(key, dict) or key.get("kty") not in ("RSA", "EC", "OKP") or key.get("use") == "enc":
             continue
         try:
-            usable[str(one.get("kid") or "")] = jwt.PyJWK.from_dict(one).key
+            usable[str(key.get("kid") or "")] = jwt.PyJWK.from_dict(key).key
         except jwt.PyJWTError as error:
             log.info("a key of the issuer is not used: %s", error)
     return usable
@@ -159,7 +159,7 @@ def _check(settings: AccessSettings) -> None:
         raise BadSettings(
             "有 access.issuer，还要 access.audience 与 access.jwks_url（或 jwks_file）", hint="补上它们，或去掉 issuer"
         )
-    wrong = [one for one in settings.algorithms if one not in ASYMMETRIC]
+    wrong = [algorithm for algorithm in settings.algorithms if algorithm not in ASYMMETRIC]
     if wrong or not settings.algorithms:
         raise BadSettings(
             f"access.algorithms 不能有 {'、'.join(wrong) or '空'}", hint=f"可用：{'、'.join(sorted(ASYMMETRIC))}"

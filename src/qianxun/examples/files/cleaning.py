@@ -58,7 +58,7 @@ _SAME_GRADE: Final = {"優秀": "优秀", "优": "优秀", "良": "良好", "中
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ExampleDraft:
     """An example that can be stored."""
 
     user_input: str
@@ -82,10 +82,10 @@ def field_of(heading: Any) -> str:
     return _ALIASES.get(plain, "")
 
 
-def clean(fields: Mapping[str, Any]) -> Draft:
+def clean(fields: Mapping[str, Any]) -> ExampleDraft:
     """Raises BadExample, naming the field, for a missing, too long or malformed one."""
     user_input, agent_response = (_required(name, fields.get(name)) for name in REQUIRED)
-    return Draft(user_input, agent_response, tags_of(fields.get("tags")), grade_of(fields.get("quality_grade")))
+    return ExampleDraft(user_input, agent_response, tags_of(fields.get("tags")), grade_of(fields.get("quality_grade")))
 
 
 def is_blank(fields: Mapping[str, Any]) -> bool:

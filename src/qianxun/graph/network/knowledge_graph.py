@@ -24,7 +24,7 @@ from qianxun.graph.network.columns import DIGEST, FactColumns, FactTables, Names
 from qianxun.graph.network.communities import Labels, Partition, partition
 from qianxun.graph.network.entity_linking import Match, link_entities
 from qianxun.graph.network.relations import (
-    Grouped,
+    GroupedValues,
     RelationColumns,
     co_occurrences,
     distinct,
@@ -33,7 +33,7 @@ from qianxun.graph.network.relations import (
     importance,
     relation_columns,
 )
-from qianxun.graph.network.walk import Transitions, Walked, transitions
+from qianxun.graph.network.walk import Transitions, WalkResult, transitions
 from qianxun.question.graph_query import units_of
 from qianxun.text.chinese import fold
 
@@ -300,7 +300,7 @@ class KnowledgeGraph:
         return np.unique(rows[is_among[self.relations.source[rows]]])
 
     @cached_property
-    def relations_by_entity(self) -> Grouped:
+    def relations_by_entity(self) -> GroupedValues:
         """Entity → the relations that begin or end at it, each once."""
         source, target = self.relations.source, self.relations.target
         rows = np.arange(len(self.relations))
@@ -308,7 +308,7 @@ class KnowledgeGraph:
         return grouped(len(self), np.concatenate([source, target[other]]), np.concatenate([rows, rows[other]]))
 
     @cached_property
-    def walks(self) -> LRUCache[tuple[bytes, bytes], Walked]:
+    def walks(self) -> LRUCache[tuple[bytes, bytes], WalkResult]:
         """The last walks, by the nodes and weights that they started from."""
         return LRUCache(WALKS)
 
@@ -340,12 +340,12 @@ class KnowledgeGraph:
         return np.column_stack([rows[first, :2], np.diff(np.append(first, len(rows))), rows[first, 2]])
 
     @cached_property
-    def chunks_by_entity(self) -> Grouped:
+    def chunks_by_entity(self) -> GroupedValues:
         """Entity → places of its chunks."""
         return grouped(len(self), self.occurrences[:, 0], self.occurrences[:, 1])
 
     @cached_property
-    def _stated_names(self) -> Grouped:
+    def _stated_names(self) -> GroupedValues:
         """Entity → names that texts state it has, as written there, and the main name that people gave it."""
         form_of = np.array(self.names.form_of, dtype=np.int64)
         given = np.array([self.names.number(row.name) for row in self.given], dtype=np.int64)
@@ -356,7 +356,7 @@ class KnowledgeGraph:
         return grouped(len(self), entity[entity >= 0], names[entity >= 0])
 
     @cached_property
-    def _mentions_by_entity(self) -> Grouped:
+    def _mentions_by_entity(self) -> GroupedValues:
         rows = np.flatnonzero(self.mentioned >= 0)
         return grouped(len(self), self.mentioned[rows], rows)
 

@@ -17,7 +17,7 @@ from qianxun.graph.network.columns import Numbers
 from qianxun.graph.network.entity_linking import Match
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
 from qianxun.graph.network.relations import CO_OCCURRENCE_TYPE
-from qianxun.graph.network.walk import Walked, walk
+from qianxun.graph.network.walk import WalkResult, walk
 from qianxun.question.graph_query import GraphQuery
 from qianxun.question.relation_query import is_relation_query, relation_words
 
@@ -82,7 +82,7 @@ def _visited(graph: KnowledgeGraph, question: GraphQuery, matches: Sequence[Matc
         return visited
     visited = walk(graph.transitions, start, fits)
     reached, kinds = (visited != 0.0).nonzero()[0], fits.kinds
-    graph.walks.put(key, Walked(kinds, fits(kinds), reached, visited[reached]))
+    graph.walks.put(key, WalkResult(kinds, fits(kinds), reached, visited[reached]))
     return visited
 
 

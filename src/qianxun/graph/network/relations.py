@@ -134,7 +134,7 @@ def _is_first(codes: Numbers) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grouped:
+class GroupedValues:
     """Values by their owner's number, as compressed sparse rows."""
 
     begins: Numbers
@@ -144,10 +144,10 @@ class Grouped:
         return self.values[self.begins[owner] : self.begins[owner + 1]]
 
 
-def grouped(count: int, owners: Numbers, values: Numbers) -> Grouped:
+def grouped(count: int, owners: Numbers, values: Numbers) -> GroupedValues:
     order = np.argsort(owners, kind="stable")
     begins = np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=count)))).astype(np.int64)
-    return Grouped(begins, values[order])
+    return GroupedValues(begins, values[order])
 
 
 # ── importance ───────────────────────────────────────────────────────────────────────────────────

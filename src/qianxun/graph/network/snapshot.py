@@ -27,7 +27,7 @@ from qianxun.graph.network.aliases import forms_in
 from qianxun.graph.network.columns import Bigrams, FactColumns, FactTables, Names
 from qianxun.graph.network.communities import Partition
 from qianxun.graph.network.knowledge_graph import KnowledgeGraph
-from qianxun.graph.network.relations import Grouped, RelationColumns
+from qianxun.graph.network.relations import GroupedValues, RelationColumns
 from qianxun.graph.network.walk import Transitions
 
 log = logging.getLogger(__name__)
@@ -40,10 +40,10 @@ _PLAIN: Final = ("ids", "forms", "entity_of", "mentioned")
 _COMPUTED: Final[Mapping[str, type[Any]]] = {
     "importance": np.ndarray,
     "occurrences": np.ndarray,
-    "relations_by_entity": Grouped,
-    "chunks_by_entity": Grouped,
-    "_mentions_by_entity": Grouped,
-    "_stated_names": Grouped,
+    "relations_by_entity": GroupedValues,
+    "chunks_by_entity": GroupedValues,
+    "_mentions_by_entity": GroupedValues,
+    "_stated_names": GroupedValues,
     "transitions": Transitions,
 }
 

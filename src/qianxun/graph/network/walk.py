@@ -47,7 +47,7 @@ class Transitions:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Walked:
+class WalkResult:
     """What a walk came to, and how well the types of relations on its way match its question."""
 
     kinds: Numbers

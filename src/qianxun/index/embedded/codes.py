@@ -58,7 +58,7 @@ Centers = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CodePart:
     """Codes of some rows after one another, as a faiss index that is never changed once readers see it."""
 
     index: Any
@@ -66,11 +66,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
+class CodedRows:
     """Codes of the first ``rows`` rows: nearly all in the first part, those that came since in a second."""
 
     centers: Centers
-    parts: tuple[Part, ...]
+    parts: tuple[CodePart, ...]
     few: int = FEW
     tail: bytes = b""  # the codes of the second part
     directions: Centers = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))  # of many centres
@@ -269,16 +269,16 @@ def _grouped(centers: Centers) -> Any:
     return index
 
 
-def coded(centers: Centers, codes: bytes, few: int, first: Part | None = None) -> Coded:
+def coded(centers: Centers, codes: bytes, few: int, first: CodePart | None = None) -> CodedRows:
     """An index over codes that `encode` made; ``first`` are the lists of the first of them, where there are any."""
     lengths = np.maximum(np.linalg.norm(centers, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     directions = np.ascontiguousarray(centers / lengths, dtype=np.float32)
-    made = Coded(centers, (first or _part(centers, codes, 0),), few, directions=directions)
+    made = CodedRows(centers, (first or _part(centers, codes, 0),), few, directions=directions)
     rest = b"" if first is None else codes[first.rows * (_width(centers) + first.index.code_size) :]
     return (extended(made, rest) or coded(centers, codes, few)) if rest else made
 
 
-def extended(before: Coded, fresh: bytes) -> Coded | None:
+def extended(before: CodedRows, fresh: bytes) -> CodedRows | None:
     """The same with more codes; None when they are so many that all are to be put together anew."""
     tail, main = before.tail + fresh, before.parts[0]
     if len(tail) > TAIL_SHARE * main.rows * (_width(before.centers) + main.index.code_size):
@@ -286,7 +286,7 @@ def extended(before: Coded, fresh: bytes) -> Coded | None:
     return replace(before, parts=(main, _part(before.centers, tail, main.rows)), tail=tail)
 
 
-def _part(centers: Centers, codes: bytes, first: int) -> Part:
+def _part(centers: Centers, codes: bytes, first: int) -> CodePart:
     index = _empty(centers)
     width = _width(centers)
     records = np.frombuffer(codes, dtype=np.uint8).reshape(-1, width + index.code_size)
@@ -299,7 +299,7 @@ def _part(centers: Centers, codes: bytes, first: int) -> Part:
             own, body = ids[start:end], bodies[start:end]
             index.invlists.add_entries(number, end - start, faiss().swig_ptr(own), faiss().swig_ptr(body))
     index.ntotal = len(records)
-    return Part(index, len(records))
+    return CodePart(index, len(records))
 
 
 def _width(centers: Centers) -> int:

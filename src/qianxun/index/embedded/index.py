@@ -1,10 +1,9 @@
 """The index that lives in a folder of this machine: tantivy for keywords, rows of our own and faiss for vectors.
 
-    root/<knowledge base>/CURRENT            names the build in use
-    root/<knowledge base>/<build>/state      switched last: what it does not list has not happened
-                                 /columns-N  rows, vectors, facts (see `store`)
-                                 /keywords   tantivy
-                                 /applying   exists while the keyword index may be ahead of the state
+    <build>/state      switched last: what it does not list has not happened
+           /columns-N  rows, vectors, facts (see `store`)
+           /keywords   tantivy
+           /applying   exists while the keyword index may be ahead of the state
 
 The keyword index commits before the state is switched and never deletes what the state still has: rows that die in
 one batch are purged from it with the next. After a crash it can therefore only have too much, and that is removed when
@@ -24,9 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qianxun.core.errors import BadInput, IndexUnusable
-from qianxun.core.ports import Index, IndexBackend
-from qianxun.core.system.durable import make_folder, replace_file, sync
+from qianxun.core.errors import IndexUnusable
 from qianxun.core.types import (
     BM25,
     EVERYTHING,
@@ -48,13 +45,15 @@ from qianxun.core.types import (
     VectorField,
     Vectors,
 )
-from qianxun.index.embedded import codes, keywords, live_scores, vectors
-from qianxun.index.embedded.extents import State, load_state, save_state, sealed, unsealed
+from qianxun.index.embedded import codes, vectors
+from qianxun.index.embedded.extents import State, save_state
+from qianxun.index.embedded.keywords import checksums, live_scores, postings, search, tantivy_index
+from qianxun.index.embedded.keywords.open_indexes import OPEN_KEYWORDS, OpenKeywords
 from qianxun.index.embedded.members import known_members, members_of
-from qianxun.index.embedded.open_keywords import OPEN_KEYWORDS, OpenKeywords
 from qianxun.index.embedded.precision import HALF, SINGLE, Precision
+from qianxun.index.embedded.rows import Column, Rows, field_keys
 from qianxun.index.embedded.saved_lists import LISTS
-from qianxun.index.embedded.store import CENTERS, CODES, Column, Rows, Store, compact, field_keys
+from qianxun.index.embedded.store import CENTERS, CODES, Store, compact
 from qianxun.index.shared import (
     SAMPLE,
     Require,
@@ -62,18 +61,15 @@ from qianxun.index.shared import (
     closed,
     latest,
     require_model,
-    require_stamp,
     require_vectors,
     unusable,
 )
 
-CURRENT = "CURRENT"
 KEYWORDS = "keywords"
 APPLYING = "applying"
 EXACT_WITHIN = 50_000  # rows of a population that are scored one by one
 AT_ONCE = 400  # rows that are scored sooner than a thread starts
 FEW_TERMS = 200  # so many are counted in less time than a thread takes to wake: 3 µs each where they are not known
-LOOKS = 5  # at an index that another process keeps changing
 PURGE_AFTER = 100  # deaths that wait, at most, for a batch that adds something: each is looked up by every search
 
 
@@ -96,7 +92,7 @@ class View:
 
     store: Store
     rows: Rows
-    keywords: keywords.KeywordView | None  # opened, and checked, when first needed
+    keywords: tantivy_index.KeywordView | None  # opened, and checked, when first needed
     watermark: int  # of these very rows: a reader compares it before and after to see whether they changed
     pending: Column  # dead rows that are still in the keyword index
 
@@ -114,7 +110,7 @@ class EmbeddedIndex:
         self._recently_used = recently_used
         self._state = state
         self._writing = threading.RLock()
-        self._keywords: keywords.Keywords | None = None
+        self._keywords: tantivy_index.Keywords | None = None
         self._closed = False
         self._view = self._load()
         if self._marker.exists():
@@ -162,7 +158,7 @@ class EmbeddedIndex:
         searched = self._view.keywords
         if searched is not None and len(terms.words) + len(terms.grams) <= FEW_TERMS:
             members = None if within is None else known_members(self._view.rows, within)
-            if within is None or (members is not None and keywords.is_counted_at_once(searched, terms, members)):
+            if within is None or (members is not None and postings.is_counted_at_once(searched, terms, members)):
                 return self._count(terms, within)  # sooner done than handed to a thread
         return await asyncio.to_thread(self._count, terms, within)
 
@@ -274,23 +270,23 @@ class EmbeddedIndex:
         if within is None:
             live = self._live(view, searched, terms)
             if live is None:
-                matched = keywords.match(searched, terms, limit, require, weight, rows, allowed, bm25)
+                matched = search.match(searched, terms, limit, require, weight, rows, allowed, bm25)
             else:
                 matched = live_scores.match(live, terms, limit, require, weight, rows, allowed, bm25)
         else:
             members = members_of(view.rows, within)
             passing = None if isinstance(where, Everything) else allowed
-            matched = keywords.match_within(searched, terms, limit, require, weight, members, passing, bm25)
+            matched = postings.match_within(searched, terms, limit, require, weight, members, passing, bm25)
         keys = view.rows.columns["key"][matched.slots]
         return Ranking.ordered(keys, matched.scores, matched.ceiling).head(limit)
 
     def _count(self, terms: Terms, within: Population | None = None) -> TermCounts:
         view, searched = self._keyword_view()
         if within is None:
-            return keywords.count(self._live(view, searched, terms) or searched, terms)
-        return keywords.count_within(searched, terms, members_of(view.rows, within))
+            return search.count(self._live(view, searched, terms) or searched, terms)
+        return postings.count_within(searched, terms, members_of(view.rows, within))
 
-    def _live(self, view: View, searched: keywords.KeywordView, terms: Terms) -> live_scores.LiveStatistics | None:
+    def _live(self, view: View, searched: tantivy_index.KeywordView, terms: Terms) -> live_scores.LiveStatistics | None:
         """The statistics of the live rows, where the keyword index has others."""
         live = live_scores.live_statistics(searched, view.rows, view.pending)
         return None if live is None or live_scores.are_counted(live, terms) else live
@@ -298,7 +294,7 @@ class EmbeddedIndex:
     def _inventory(self) -> Inventory:
         view, searched = self._keyword_view()
         rows = view.rows.columns["row"]
-        found = np.isin(rows, keywords.all_rows(searched)) & view.rows.in_keywords()
+        found = np.isin(rows, tantivy_index.all_rows(searched)) & view.rows.in_keywords()
         return Inventory(
             keywords=np.sort(view.rows.columns["key"][found]),
             vectors={field: field_keys(view.rows, field) for field in ("content", "question")},
@@ -309,7 +305,7 @@ class EmbeddedIndex:
         with self._writing:
             view.store.check()
             if not self._marker.exists():
-                keywords.check_files(self.folder / KEYWORDS)
+                checksums.check_files(self.folder / KEYWORDS)
 
     def _open_view(self) -> View:
         if self._closed:
@@ -329,7 +325,7 @@ class EmbeddedIndex:
         finally:
             self._writing.release()
 
-    def _keyword_view(self) -> tuple[View, keywords.KeywordView]:
+    def _keyword_view(self) -> tuple[View, tantivy_index.KeywordView]:
         view = self._open_view()
         if view.keywords is None:
             with self._writing:
@@ -350,7 +346,7 @@ class EmbeddedIndex:
         return View(store, rows, None, self._state.watermark, store.deaths()[self._state.purged :])
 
     def _keyword_checksum(self) -> int:
-        return keywords.meta_checksum(self.folder / KEYWORDS)
+        return checksums.meta_checksum(self.folder / KEYWORDS)
 
     def _remove_leftovers(self) -> None:
         for folder in self.folder.glob("columns-*"):
@@ -365,11 +361,11 @@ class EmbeddedIndex:
             if file.name.replace(LISTS, CODES) not in known:
                 file.unlink()
 
-    def _open_keywords(self) -> keywords.Keywords:
+    def _open_keywords(self) -> tantivy_index.Keywords:
         """Opens the keyword index, checked file by file, and removes what an unfinished batch left in it."""
         if self._keywords is None:
-            keywords.check_files(self.folder / KEYWORDS, in_turns=True)
-            self._keywords = keywords.Keywords.open(self.folder / KEYWORDS)
+            checksums.check_files(self.folder / KEYWORDS, in_turns=True)
+            self._keywords = tantivy_index.Keywords.open(self.folder / KEYWORDS)
         if self._marker.exists():
             self._undo_unfinished(self._keywords)
         if self._view.keywords is None:
@@ -377,10 +373,10 @@ class EmbeddedIndex:
         self._recently_used.use(self)
         return self._keywords
 
-    def _undo_unfinished(self, index: keywords.Keywords) -> None:
+    def _undo_unfinished(self, index: tantivy_index.Keywords) -> None:
         index.truncate(self._state.next_row, self._pending().tolist())
         rows = self._view.rows
-        if not np.array_equal(keywords.all_rows(index.view()), rows.columns["row"][rows.in_keywords()]):
+        if not np.array_equal(tantivy_index.all_rows(index.view()), rows.columns["row"][rows.in_keywords()]):
             raise unusable("关键词索引与其余部分不符")
         deaths = len(self._view.store.deaths())
         # A number is left out, as everywhere after a death: tantivy has had rows that are not among ours.
@@ -438,7 +434,7 @@ class EmbeddedIndex:
         self._view = View(view.store, rows, searched, state.watermark, self._pending())
 
     def _write_keywords(
-        self, index: keywords.Keywords, content: Sequence[tuple[int, IndexEntry]], pending: Column
+        self, index: tantivy_index.Keywords, content: Sequence[tuple[int, IndexEntry]], pending: Column
     ) -> None:
         index.write(
             [row for row, _ in content],
@@ -507,101 +503,3 @@ class EmbeddedIndex:
             with suppress(IndexUnusable, OSError):  # what is damaged, or gone, is found by whoever opens it
                 self._view.store.save_lists()
         self._recently_used.forget(self)
-
-
-class EmbeddedBackend:
-    """An `IndexBackend` under one folder."""
-
-    def __init__(self, root: Path, options: Options) -> None:
-        self._root = root
-        self._options = options
-        self._building: set[Path] = set()
-        self._recently_used = OpenKeywords(options.open_keywords)
-
-    async def open(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
-        return await asyncio.to_thread(self._open, knowledge_base, stamp)
-
-    async def build(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
-        return await asyncio.to_thread(self._build, knowledge_base, stamp)
-
-    async def switch(self, knowledge_base: int, built: Index) -> None:
-        await asyncio.to_thread(self._switch, knowledge_base, built)
-
-    async def drop(self, knowledge_base: int) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._folder(knowledge_base), True)
-
-    def _folder(self, knowledge_base: int) -> Path:
-        return self._root / str(knowledge_base)
-
-    def _open(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
-        folder = self._folder(knowledge_base)
-        if not (folder / CURRENT).exists():
-            raise unusable("还没有建立")
-        current = folder / Path(unsealed(folder / CURRENT)).name
-        state = load_state(current)
-        require_stamp(state.stamp, stamp)
-        # An index without origin gets it with its next change.
-        state = replace(state, stamp=replace(stamp, origin=stamp.origin or state.stamp.origin))
-        index = EmbeddedIndex(current, state, self._options, self._recently_used)
-        self._remove_builds(folder, current)
-        return index
-
-    def _build(self, knowledge_base: int, stamp: IndexStamp) -> EmbeddedIndex:
-        folder = self._folder(knowledge_base)
-        make_folder(folder)
-        taken = [int(path.name.partition("-")[2]) for path in folder.glob("build-*")]
-        built = folder / f"build-{max(taken, default=0) + 1}"
-        self._building.add(built)
-        state = State(stamp)
-        (built / state.folder).mkdir(parents=True)
-        keywords.Keywords.create(built / KEYWORDS)
-        state = replace(state, keywords=keywords.meta_checksum(built / KEYWORDS))
-        save_state(built, state)
-        sync([built / KEYWORDS, built, folder, self._root])
-        return EmbeddedIndex(built, state, self._options, self._recently_used)
-
-    def _switch(self, knowledge_base: int, built: Index) -> None:
-        folder = self._folder(knowledge_base)
-        if not isinstance(built, EmbeddedIndex) or built.folder.parent != folder:
-            raise BadInput(f"这个索引不属于知识库 {knowledge_base}", hint="请传入同一后端 build() 的结果")
-        replace_file(folder / CURRENT, sealed(built.folder.name))
-        self._building.discard(built.folder)
-        self._remove_builds(folder, built.folder)
-
-    def _remove_builds(self, folder: Path, current: Path) -> None:
-        for path in folder.glob("build-*"):
-            if path != current and path not in self._building:
-                shutil.rmtree(path)
-
-
-def examine(root: Path, knowledge_base: int) -> tuple[IndexStamp, bool]:
-    """The stamp of a base's index, and whether a crash left a batch unfinished. Compares every byte with its checksum
-    and changes nothing; another process may be writing to it meanwhile. Raises IndexUnusable."""
-    folder = root / str(knowledge_base)
-    for _ in range(LOOKS):
-        current = folder / Path(unsealed(folder / CURRENT)).name
-        state = load_state(current)
-        try:
-            is_unfinished = _examine(current, state)
-        except (IndexUnusable, OSError) as error:
-            if folder / Path(unsealed(folder / CURRENT)).name == current and load_state(current) == state:
-                raise error if isinstance(error, IndexUnusable) else unusable(f"读不到：{error.strerror}") from error
-        else:
-            return state.stamp, is_unfinished
-    raise unusable("一直在变，没有能够检查")
-
-
-def _examine(current: Path, state: State) -> bool:
-    Store(current / state.folder, state, codes.FEW).check()
-    is_unfinished = (current / APPLYING).exists()
-    if not is_unfinished and keywords.meta_checksum(current / KEYWORDS) != state.keywords:
-        raise unusable("关键词索引的目录已损坏")
-    keywords.check_files(current / KEYWORDS)
-    return is_unfinished
-
-
-def create(
-    root: Path, *, exact_limit: int = 50_000, gram_weight: float = 0.5, dead_share: float = 0.3, dead_least: int = 1_000
-) -> IndexBackend:
-    """The embedded backend of a data folder; see `Options` for what the numbers do."""
-    return EmbeddedBackend(root, Options(exact_limit, gram_weight, dead_share, dead_least))

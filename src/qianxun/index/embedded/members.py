@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from qianxun.core.types import Population
 from qianxun.index import bm25 as scoring
-from qianxun.index.embedded.population import Members
-from qianxun.index.embedded.store import Rows
+from qianxun.index.embedded.keywords.population import Members
+from qianxun.index.embedded.rows import Rows
 from qianxun.index.shared import unusable
 
 CODES: Final = "codes"  # no population has such a digest

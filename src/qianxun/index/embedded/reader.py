@@ -32,10 +32,12 @@ from qianxun.core.types import (
     Vector,
     VectorField,
 )
-from qianxun.index.embedded import codes, keywords
+from qianxun.index.embedded import codes
+from qianxun.index.embedded.backend import CURRENT
 from qianxun.index.embedded.extents import STATE, State, load_state, unsealed
-from qianxun.index.embedded.index import CURRENT, KEYWORDS, EmbeddedIndex, Options, View
-from qianxun.index.embedded.open_keywords import OpenKeywords
+from qianxun.index.embedded.index import KEYWORDS, EmbeddedIndex, Options, View
+from qianxun.index.embedded.keywords import checksums, tantivy_index
+from qianxun.index.embedded.keywords.open_indexes import OpenKeywords
 from qianxun.index.embedded.store import Store
 from qianxun.index.shared import Require, require_stamp, unusable
 
@@ -114,19 +116,19 @@ class ReaderIndex(EmbeddedIndex):
 
     def _loaded_view(self) -> View:
         place = self.folder / KEYWORDS
-        if keywords.meta_checksum(place) != self._state.keywords:
+        if checksums.meta_checksum(place) != self._state.keywords:
             raise _Moving
         store = Store(self.folder / self._state.folder, self._state, min(self._options.exact_limit, codes.FEW))
         rows = store.rows(store.deaths())
-        opened = keywords.Keywords.open(place)
+        opened = tantivy_index.Keywords.open(place)
         before = self._view.keywords if hasattr(self, "_view") else None
         view = opened.view(self._state.next_row, before)
-        if keywords.meta_checksum(place) != self._state.keywords or _identity(self._base, self.folder) != self._loaded:
+        if checksums.meta_checksum(place) != self._state.keywords or _identity(self._base, self.folder) != self._loaded:
             raise _Moving
         self._keywords = opened
         return View(store, rows, view, self._state.watermark, store.deaths()[self._state.purged :])
 
-    def _open_keywords(self) -> keywords.Keywords:
+    def _open_keywords(self) -> tantivy_index.Keywords:
         """Nothing is checked or undone here: that is the writer's."""
         if self._keywords is None or self._view.keywords is None:
             if hasattr(self, "_view"):

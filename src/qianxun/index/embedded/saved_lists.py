@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from qianxun.index.embedded.codes import Part, faiss
+from qianxun.index.embedded.codes import CodePart, faiss
 from qianxun.index.embedded.extents import Extent
 
 log = logging.getLogger(__name__)
@@ -26,14 +26,14 @@ END: Final = struct.Struct("<QII")
 PIECE_BYTES: Final = 1 << 18
 
 
-class Saved(NamedTuple):
+class SavedLists(NamedTuple):
     """Lists, and how many bytes of codes they were made of."""
 
-    part: Part
+    part: CodePart
     size: int
 
 
-def load(place: Path, codes: Extent, read_codes: Callable[[], bytes]) -> Saved | None:
+def load(place: Path, codes: Extent, read_codes: Callable[[], bytes]) -> SavedLists | None:
     """The lists of all or the first of the codes of a file; None where there are none that could be used. What was
     made of all of them is told by its checksum: the codes need not be read."""
     try:
@@ -58,10 +58,10 @@ def load(place: Path, codes: Extent, read_codes: Callable[[], bytes]) -> Saved |
     except RuntimeError as error:  # another version of faiss wrote it
         log.warning("the lists of codes are made anew: %s", error)
         return None
-    return Saved(Part(index, index.ntotal), size)
+    return SavedLists(CodePart(index, index.ntotal), size)
 
 
-def save(place: Path, codes: bytes, part: Part) -> None:
+def save(place: Path, codes: bytes, part: CodePart) -> None:
     """Writes the lists of all of these codes. Not made durable: a file that is not whole is not used."""
     if len(codes) < LEAST_BYTES:
         return

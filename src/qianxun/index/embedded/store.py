@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from qianxun.core.system.cache import LRUCache
 from qianxun.core.system.durable import sync
 from qianxun.core.system.gc_pause import bulk_step
-from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Keys, VectorField, Vectors
+from qianxun.core.types import Attributes, Everything, Filter, IndexEntry, Vectors
 from qianxun.index.embedded import codes, saved_lists, vectors
 from qianxun.index.embedded.extents import Extent, State, append, read, require_size
 from qianxun.index.embedded.facts import FACT, REPEAT, Encoded, Facts, FactWriter, every_fact, parted, passing
-from qianxun.index.embedded.population import packed_lengths, token_counts
+from qianxun.index.embedded.keywords.population import packed_lengths, token_counts
 from qianxun.index.embedded.precision import (
     HALF,
     SINGLE,
@@ -33,107 +31,28 @@ from qianxun.index.embedded.precision import (
     row_sums,
     widened,
 )
+from qianxun.index.embedded.rows import (
+    RECORD,
+    ROW,
+    ROWS,
+    TOKEN_COUNTS,
+    TOKENS,
+    Arm,
+    Column,
+    Columns,
+    Mask,
+    Rows,
+    fields_of,
+    no_counts,
+    stored_rows,
+)
 from qianxun.index.shared import CACHED_FILTERS, LANES, owners_of
 
-ROWS, FACTS, REPEATS, VALUES, DEATHS, TOKENS = "rows", "facts", "repeats", "values", "deaths", "tokens"
+FACTS, REPEATS, VALUES, DEATHS = "facts", "repeats", "values", "deaths"  # files
 CODES, CENTERS = "codes-", "centers-"  # … and the number of rows that the centres were made from
-POPULATIONS = 64  # of one state: of 100,000 rows each takes .4 MB
 COPIED = 4_096  # vectors at a time
 ROOM_ROWS, ROOM_PART = 4_096, 8  # rows that can be added before the vectors are mapped anew: so many, or an eighth
 OUTGROWN = 4  # times as many rows want centres of their own
-Mask = NDArray[np.bool_]
-Column = NDArray[Any]
-Arm: TypeAlias = Literal["keywords"] | VectorField
-
-ROW = np.dtype(
-    [
-        ("row", "<i8"),  # never reused, ascending: identifies an entry in the keyword index
-        ("key", "<i8"),
-        ("document", "<i8"),
-        ("check", "<u8"),  # sum of the vector's words, see `precision.row_sums`
-        ("owner", "<u4"),  # whose facts are this row's attributes
-        ("lane", "u1"),  # of `LANES`
-        ("vector", "u1"),  # 1 when it has one
-        ("lengths", "<u2"),  # of words and grams, see `packed_lengths`; 0 in rows of an earlier version
-    ]
-)
-# How many tokens a row has, exactly: averages over the live rows alone are made of them. A file of its own, which an
-# earlier version did not write: its rows have `UNCOUNTED` of each.
-TOKEN_COUNTS = np.dtype([("words", "<u4"), ("grams", "<u4")])
-UNCOUNTED = 2**32 - 1
-RECORD = np.dtype([*ROW.descr, *TOKEN_COUNTS.descr])  # in memory
-
-
-class Columns:
-    """Arrays of equal length by name; they grow at the end while readers use earlier, shorter views of them."""
-
-    def __init__(self, arrays: Mapping[str, Column]) -> None:
-        self._arrays = dict(arrays)
-        self._length = len(next(iter(arrays.values())))
-
-    def __len__(self) -> int:
-        return self._length
-
-    def append(self, table: NDArray[np.void]) -> None:
-        """Adds records after everything that a reader can see."""
-        end = self._length + len(table)
-        for name, array in self._arrays.items():
-            if end > len(array):
-                array = np.empty(max(end, 2 * len(array), 1024), dtype=array.dtype)
-                array[: self._length] = self._arrays[name][: self._length]
-                self._arrays[name] = array
-            array[self._length : end] = table[name]
-        self._length = end
-
-    def view(self) -> Mapping[str, Column]:
-        """The columns as they are now; later appends do not change them."""
-        return {name: array[: self._length] for name, array in self._arrays.items()}
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What is in the store at one moment. Masks are made once: every search needs them, and none changes them."""
-
-    columns: Mapping[str, Column]
-    live: Mask
-    _masks: dict[str, Mask] = field(default_factory=dict, repr=False, compare=False)
-    # What was worked out for a population, by its digest.
-    populations: LRUCache[str, Any] = field(default_factory=lambda: LRUCache(POPULATIONS), repr=False, compare=False)
-    filtered: dict[tuple[str, str], Mask] = field(default_factory=dict, repr=False, compare=False)  # by arm and filter
-
-    def __len__(self) -> int:
-        return len(self.live)
-
-    @cached_property
-    def dead(self) -> int:
-        return len(self.live) - int(np.count_nonzero(self.live))
-
-    def in_keywords(self) -> Mask:
-        if "keywords" not in self._masks:
-            self._masks["keywords"] = self.live & (self.columns["lane"] == LANES["content"])
-        return self._masks["keywords"]
-
-    def searched_by(self, arm: Arm) -> Mask:
-        return self.in_keywords() if arm == "keywords" else self.with_vector(arm)
-
-    def with_vector(self, field: VectorField) -> Mask:
-        if field not in self._masks:
-            self._masks[field] = self.live & (self.columns["lane"] == LANES[field]) & (self.columns["vector"] == 1)
-        return self._masks[field]
-
-    def dying(self, removed: Sequence[int], entries: Sequence[IndexEntry]) -> Column:
-        """The slots that a batch ends: those of removed documents and those whose key comes anew."""
-        mask = _among(self.columns["document"], np.array(removed, dtype=np.int64))
-        for kind, lane in LANES.items():
-            keys = np.array([entry.key for entry in entries if entry.field == kind], dtype=np.int64)
-            mask |= _among(self.columns["key"], keys) & (self.columns["lane"] == lane)
-        return np.flatnonzero(mask & self.live)
-
-
-def _among(column: Column, values: Column) -> Mask:
-    """Membership. New keys are larger than all old ones, which makes the common case free."""
-    known = values[values <= column.max()] if len(column) else values[:0]
-    return np.isin(column, known) if len(known) else np.zeros(len(column), dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +69,7 @@ class Staged:
 class StagedCodes:
     """Codes on disk, until the state is switched; ``replaced`` names the files of the old ones."""
 
-    coded: codes.Coded
+    coded: codes.CodedRows
     extents: Mapping[str, Extent]
     replaced: tuple[str, ...] = ()
 
@@ -164,12 +83,12 @@ class Store:
         self._few = few
         self._extents = dict(state.extents)
         self._owners = state.owners
-        self._rows = Columns(_stored_rows(folder, state))
+        self._rows = Columns(stored_rows(folder, state))
         self._facts: Columns | None = None
         self._values: tuple[Extent, bytes] = (Extent(), b"")
-        self._coded: codes.Coded | None = None
-        self._saved: codes.Part | None = None  # that of the lists on disk, as far as known
-        self._checked = vectors.Checked()
+        self._coded: codes.CodedRows | None = None
+        self._saved: codes.CodePart | None = None  # that of the lists on disk, as far as known
+        self._checked = vectors.CheckedRows()
         self._is_narrowable: bool | None = None  # once it was looked at
         self._fact_writer = FactWriter()
         self._filtered: dict[tuple[str, int, int], Mask] = {}
@@ -291,7 +210,7 @@ class Store:
         """So that no search has to."""
         self._codes()
 
-    def _codes(self) -> codes.Coded | None:
+    def _codes(self) -> codes.CodedRows | None:
         with self._loading:
             trained = trained_on(self._extents)
             if self._coded is None and trained:
@@ -337,8 +256,8 @@ class Store:
         number = self._extent(FACTS).size // FACT.itemsize
         facts = self._fact_writer.encode(attributes, self._extent(VALUES).size, number)
         parts = {
-            ROWS: _fields(table, ROW).tobytes(),
-            TOKENS: _no_counts(uncounted).tobytes() + _fields(table, TOKEN_COUNTS).tobytes(),
+            ROWS: fields_of(table, ROW).tobytes(),
+            TOKENS: no_counts(uncounted).tobytes() + fields_of(table, TOKEN_COUNTS).tobytes(),
             FACTS: facts.once.tobytes(),
             REPEATS: facts.repeats.tobytes(),
             VALUES: facts.heap,
@@ -511,26 +430,6 @@ class Store:
         return table, attributes
 
 
-def _stored_rows(folder: Path, state: State) -> Mapping[str, Column]:
-    """The rows of the files, each with its counts of tokens, as columns of `RECORD`."""
-    stored = np.frombuffer(read(folder / ROWS, state.extent(ROWS)), dtype=ROW)
-    counts = np.frombuffer(read(folder / TOKENS, state.extent(TOKENS)), dtype=TOKEN_COUNTS)
-    counts = np.concatenate([counts, _no_counts(len(stored) - len(counts))])
-    return {name: np.array(part[name]) for part in (stored, counts) for name in part.dtype.names or ()}
-
-
-def _no_counts(rows: int) -> NDArray[np.void]:
-    return np.full(rows, UNCOUNTED, dtype="<u4").repeat(2).view(TOKEN_COUNTS)
-
-
-def _fields(table: NDArray[np.void], kind: np.dtype[np.void]) -> NDArray[np.void]:
-    """Those fields of records that a file has."""
-    part = np.empty(len(table), dtype=kind)
-    for name in kind.names or ():
-        part[name] = table[name]
-    return part
-
-
 def trained_on(names: Iterable[str]) -> int:
     """From how many rows the centres of the codes were made; 0 without codes."""
     return max((int(name.removeprefix(CODES)) for name in names if name.startswith(CODES)), default=0)
@@ -556,7 +455,7 @@ def compact(
     extents |= {
         name: append(folder / name, Extent(), data)
         for name, data in (
-            (ROWS, _fields(table, ROW).tobytes()), (TOKENS, _fields(table, TOKEN_COUNTS).tobytes()),
+            (ROWS, fields_of(table, ROW).tobytes()), (TOKENS, fields_of(table, TOKEN_COUNTS).tobytes()),
             (FACTS, facts.once.tobytes()), (REPEATS, facts.repeats.tobytes()), (VALUES, facts.heap),
             (DEATHS, pending.tobytes()),
         )
@@ -571,8 +470,3 @@ def compact(
 
 def _parts(slots: Column) -> Iterable[Column]:
     return (slots[start : start + COPIED] for start in range(0, len(slots), COPIED))
-
-
-def field_keys(rows: Rows, field: VectorField) -> Keys:
-    keys: Keys = np.sort(rows.columns["key"][rows.with_vector(field)])
-    return keys

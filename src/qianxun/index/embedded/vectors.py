@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import NOTHING, Keys, Ranking, Scores, Vector
-from qianxun.index.embedded.codes import Coded, faiss
+from qianxun.index.embedded.codes import CodedRows, faiss
 from qianxun.index.embedded.precision import StoredVectors, row_sums
 from qianxun.index.embedded.products import products, products_of
 from qianxun.index.shared import COSINE_DECIMALS, mean_cosine, unusable
@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
-class Checked:
+class CheckedRows:
     """Which rows of a file have been compared with their sums since it was opened. To mark one twice does no harm."""
 
     _seen: Mask = field(default_factory=lambda: np.zeros(0, dtype=bool))
@@ -46,8 +46,8 @@ class VectorRows:
     rows: StoredVectors
     sums: NDArray[np.uint64]
     keys: Keys
-    coded: Coded | None
-    checked: Checked
+    coded: CodedRows | None
+    checked: CheckedRows
 
 
 def are_sound(rows: StoredVectors, sums: NDArray[np.uint64]) -> bool:

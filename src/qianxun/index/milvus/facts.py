@@ -111,7 +111,7 @@ def _texts(milvus: Milvus, name: str, state: State, field_name: str, start: int)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FactsView:
     """A build at one moment, and what is known of its values."""
 
     milvus: Milvus
@@ -120,7 +120,7 @@ class Reading:
     values: Values
 
 
-def condition(where: Filter, reading: Reading) -> Condition:
+def condition(where: Filter, reading: FactsView) -> Condition:
     match where:
         case Everything():
             return ALL

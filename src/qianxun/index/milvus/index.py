@@ -74,7 +74,7 @@ class Options:
 
 
 @dataclass(slots=True)
-class Known:
+class BuildCache:
     """What is known about one build, for the searches that find it again."""
 
     name: str
@@ -104,7 +104,7 @@ class MilvusIndex:
         self._alias = alias
         self._stamp = state.stamp
         self._options = options
-        self._known = Known(name)
+        self._known = BuildCache(name)
         self._guard = threading.Lock()  # of what is known
         self._writer = writing.Writer(options.purge_seconds)
         self._closed = False
@@ -282,10 +282,10 @@ class MilvusIndex:
             self.name, self._writer = name, writing.Writer(self._options.purge_seconds)
         return state
 
-    def _about(self, state: State) -> Known:
+    def _about(self, state: State) -> BuildCache:
         with self._guard:
             if self._known.name != self.name:
-                self._known = Known(self.name)
+                self._known = BuildCache(self.name)
             if self._known.generation != state.generation:
                 self._known.generation = state.generation
                 self._known.allowed = {}
@@ -298,7 +298,7 @@ class MilvusIndex:
             known.frequencies = known.frequencies.follow(milvus, self.name, state)
             return known.frequencies
 
-    def _terms(self, milvus: Milvus, state: State, wanted: Terms) -> keywords.Known:
+    def _terms(self, milvus: Milvus, state: State, wanted: Terms) -> keywords.QueryTerms:
         known = self._about(state)
         with self._guard:
             known.frequencies = known.frequencies.follow(milvus, self.name, state)
@@ -325,7 +325,7 @@ class MilvusIndex:
             if key not in cache:
                 if len(cache) >= CACHED_FILTERS:
                     cache.clear()
-                cache[key] = facts.condition(where, facts.Reading(milvus, self.name, state, known.values))
+                cache[key] = facts.condition(where, facts.FactsView(milvus, self.name, state, known.values))
             return cache[key]
 
 

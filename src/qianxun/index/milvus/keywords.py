@@ -18,7 +18,7 @@ from qianxun.index import bm25 as scoring
 from qianxun.index import shared
 from qianxun.index.milvus import terms as sparse
 from qianxun.index.milvus.conditions import Condition
-from qianxun.index.milvus.server import MOST_HITS, Found, Milvus
+from qianxun.index.milvus.server import MOST_HITS, Milvus, SearchHits
 from qianxun.index.milvus.states import CHUNKS, State
 from qianxun.index.milvus.terms import GRAMS, WORDS
 from qianxun.index.shared import SCORE_DECIMALS, Require, distinct
@@ -28,7 +28,7 @@ EXTRA: Final = 512  # candidates, beyond four times the limit, that are looked a
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class QueryTerms:
     """The coordinates of a query's terms (0: of none), and in how many chunks each occurs."""
 
     places: Mapping[sparse.Term, int]
@@ -42,7 +42,7 @@ class Search:
     milvus: Milvus
     name: str
     state: State
-    known: Known
+    known: QueryTerms
     gram_weight: float
     bm25: Bm25
 
@@ -51,7 +51,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class WeightedTerms:
     """The terms of a query by coordinate, sorted: their fields (0: words), and what each adds at most."""
 
     terms: NDArray[np.uint32]
@@ -63,13 +63,13 @@ class Weighed:
         return dict(zip(self.terms.tolist(), self.weights.tolist(), strict=True))
 
 
-def known(frequencies: sparse.Frequencies, terms: Terms) -> Known:
+def known(frequencies: sparse.Frequencies, terms: Terms) -> QueryTerms:
     named = ((WORDS, distinct(terms.words)), (GRAMS, distinct(terms.grams)))
     places = frequencies.places([(field, term) for field, own in named for term in own])
-    return Known(places, {term: frequencies.of(place) if place else 0 for term, place in places.items()})
+    return QueryTerms(places, {term: frequencies.of(place) if place else 0 for term, place in places.items()})
 
 
-def count(state: State, known: Known, terms: Terms) -> TermCounts:
+def count(state: State, known: QueryTerms, terms: Terms) -> TermCounts:
     """In how many entries each term occurs."""
     return TermCounts(
         state.contents,
@@ -107,9 +107,9 @@ def _weight(search: Search, field: str, term: str) -> float:
     return weight * (search.gram_weight if field == GRAMS else 1.0)
 
 
-def weighed(search: Search, weights: Mapping[sparse.Term, float], required: Sequence[str]) -> Weighed:
+def weighed(search: Search, weights: Mapping[sparse.Term, float], required: Sequence[str]) -> WeightedTerms:
     table = sorted((search.known.places[term], term, weight) for term, weight in weights.items())
-    return Weighed(
+    return WeightedTerms(
         np.array([number for number, _, _ in table], dtype=np.uint32),
         np.array([0 if field == WORDS else 1 for _, (field, _), _ in table], dtype=np.int64),
         np.array([weight for _, _, weight in table], dtype=np.float64),
@@ -120,7 +120,7 @@ def weighed(search: Search, weights: Mapping[sparse.Term, float], required: Sequ
 # ── candidates ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _best(search: Search, query: Weighed, limit: int, where: Condition, top: float) -> Ranking:
+def _best(search: Search, query: WeightedTerms, limit: int, where: Condition, top: float) -> Ranking:
     """Fetches more and more candidates until none beyond them can be among the best, nor tie with the last.
 
     What Milvus orders by differs from the score by no more than ``drift``. Looking for the last places costs more than
@@ -146,7 +146,7 @@ def _best(search: Search, query: Weighed, limit: int, where: Condition, top: flo
         fetch = min(fetch * 4, MOST_HITS)
 
 
-def _is_beyond(least: float, found: Found, fetch: int, limit: int, drift: float) -> bool:
+def _is_beyond(least: float, found: SearchHits, fetch: int, limit: int, drift: float) -> bool:
     last = float(found.scores[-1])
     return least > last * drift + SLACK or (fetch >= 4 * limit + EXTRA and least > last + SLACK)
 
@@ -163,20 +163,20 @@ def _drift(search: Search) -> float:
 def _damping(search: Search) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     state = search.state
     words, grams = (
-        scoring.damping(scoring.average_length(total, state.contents), search.bm25)
+        scoring.damping_by_code(scoring.average_length(total, state.contents), search.bm25)
         for total in (state.words, state.grams)
     )
     return words, grams
 
 
-def ranked(search: Search, query: Weighed, found: Found, top: float) -> Ranking:
+def ranked(search: Search, query: WeightedTerms, found: SearchHits, top: float) -> Ranking:
     scores, is_whole = _scores(search, query, found)
     _, once = np.unique(found.columns["key"], return_index=True)  # what was acknowledged late may be there twice
     chosen = once[is_whole[once]]
     return Ranking.ordered(found.columns["key"][chosen], scores[chosen], top)
 
 
-def _scores(search: Search, query: Weighed, found: Found) -> tuple[Scores, NDArray[np.bool_]]:
+def _scores(search: Search, query: WeightedTerms, found: SearchHits) -> tuple[Scores, NDArray[np.bool_]]:
     """BM25 of each candidate, and whether it has any of the terms and all that are required."""
     vectors = sparse.unpacked(b"".join(found.sparse))
     rows = np.repeat(np.arange(len(found)), [len(data) // 8 for data in found.sparse])

@@ -18,7 +18,7 @@ from qianxun.index.milvus import keywords
 from qianxun.index.milvus import terms as sparse
 from qianxun.index.milvus.conditions import ALL, Condition, among
 from qianxun.index.milvus.keywords import Search
-from qianxun.index.milvus.server import MOST_HITS, Found, Milvus
+from qianxun.index.milvus.server import MOST_HITS, Milvus, SearchHits
 from qianxun.index.milvus.states import CHUNKS, State
 from qianxun.index.milvus.terms import GRAMS, WORDS
 from qianxun.index.shared import Require, distinct
@@ -97,7 +97,9 @@ def _weight(search: Search, term: sparse.Term, holding: int, own: Members) -> fl
     return weight * (search.gram_weight if term[0] == GRAMS else 1.0)
 
 
-def _matching(search: Search, terms: Sequence[sparse.Term], own: Members) -> tuple[list[Found], dict[sparse.Term, int]]:
+def _matching(
+    search: Search, terms: Sequence[sparse.Term], own: Members
+) -> tuple[list[SearchHits], dict[sparse.Term, int]]:
     """The members that hold one of the terms, and how many hold each."""
     places = {term: search.known.places[term] for term in terms if search.known.places[term]}
     if not places:
@@ -115,7 +117,7 @@ def _matching(search: Search, terms: Sequence[sparse.Term], own: Members) -> tup
     return matching, {term: by_place[places[term]] if term in places else 0 for term in terms}
 
 
-def _found(search: Search, plain: Mapping[int, float], group: Sequence[int]) -> list[Found]:
+def _found(search: Search, plain: Mapping[int, float], group: Sequence[int]) -> list[SearchHits]:
     where = search.state.of_kinds(*CHUNKS) & among("document", group)
     found = search.milvus.search(
         search.name,

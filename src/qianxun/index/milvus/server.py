@@ -67,7 +67,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchHits:
     """What a search found, best first. ``sparse`` has the bytes of each hit's sparse vector, where they were asked."""
 
     ids: Keys
@@ -80,7 +80,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class CollectionInfo:
     """A collection by its own name, also where it was found by an alias."""
 
     name: str
@@ -151,7 +151,7 @@ class Milvus:
         except RetrieverUnavailable as error:
             log.info("%s was not flushed, which Milvus will do by itself: %s", name, error)
 
-    def describe(self, name: str) -> Described | None:
+    def describe(self, name: str) -> CollectionInfo | None:
         """A collection by its name or alias; None where there is none.
 
         Once more where the connection turns out to be lost: the server may have been restarted since it was used.
@@ -164,7 +164,7 @@ class Milvus:
                     return None
                 raise
         properties = {str(key): str(value) for key, value in found["properties"].items()}
-        return Described(found["collection_name"], properties)
+        return CollectionInfo(found["collection_name"], properties)
 
     def schema(self, name: str) -> list[dict[str, Any]]:
         """The fields of a collection, each with its ``name`` and ``params``."""
@@ -249,7 +249,7 @@ class Milvus:
         params: Mapping[str, Any] | None = None,
         metric: str = "IP",
         since: int = 0,
-    ) -> Found:
+    ) -> SearchHits:
         with our_errors():
             text, values = self._expression(where)
             found = self._loaded(
@@ -356,12 +356,12 @@ def _field(schema: Any, types: Any, described: Mapping[str, Any]) -> Any:
     return schema(given.pop("name"), getattr(types, given.pop("type")), **options, **given)
 
 
-def _found(hits: Any, columns: Sequence[str]) -> Found:
+def _found(hits: Any, columns: Sequence[str]) -> SearchHits:
     rows = [hits.get_raw_item(at) for at in range(len(hits))]  # to ask for the hits would unpack every sparse vector
     sparse: Sequence[bytes] = ()
     for field in hits.lazy_field_data:
         sparse = field.vectors.sparse_float_vector.contents[hits.start : hits.start + len(rows)]
-    return Found(
+    return SearchHits(
         np.array(hits.ids, dtype=np.int64),
         np.array(hits.distances, dtype=np.float64),
         {name: np.array([row["entity"][name] for row in rows], dtype=np.int64) for name in columns},

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from qianxun.core.types import BM25
-from qianxun.index.bm25 import TOKEN, damping, norm_codes
+from qianxun.index.bm25 import TOKEN, damping_by_code, norm_codes
 from qianxun.index.milvus.conditions import between
 from qianxun.index.milvus.server import Milvus
 from qianxun.index.milvus.states import ADDED, NAMED, REMOVED, State
@@ -55,7 +55,7 @@ def hashed(field_name: str, spelling: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Sparse:
+class SparseVector:
     """A vector's coordinates and what stands there."""
 
     terms: NDArray[np.uint32]
@@ -68,9 +68,9 @@ class Sparse:
 NO_TERMS: Final[Mapping[int, float]] = {0: 1.0}  # Milvus has no empty vector
 
 
-def unpacked(data: bytes) -> Sparse:
+def unpacked(data: bytes) -> SparseVector:
     pairs = np.frombuffer(data, dtype=[("term", "<u4"), ("value", "<f4")])
-    return Sparse(pairs["term"], pairs["value"])
+    return SparseVector(pairs["term"], pairs["value"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def tokenised(words: str, grams: str) -> Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ChunkTerms:
     """The terms of a chunk by coordinate, how often each occurs, and the lengths of its two fields."""
 
     times: Mapping[int, int]
@@ -99,7 +99,7 @@ class Counted:
     grams: int
 
 
-def counted(tokens: Tokens, places: Mapping[Term, int]) -> Counted:
+def counted(tokens: Tokens, places: Mapping[Term, int]) -> ChunkTerms:
     times: dict[int, int] = {}
     fields: dict[int, int] = {}
     for number, (name, own) in enumerate(((WORDS, tokens.words), (GRAMS, tokens.grams))):
@@ -107,16 +107,16 @@ def counted(tokens: Tokens, places: Mapping[Term, int]) -> Counted:
             place = places[name, token]
             times[place] = often
             fields[place] = number
-    return Counted(times, fields, tokens.words.total(), tokens.grams.total())
+    return ChunkTerms(times, fields, tokens.words.total(), tokens.grams.total())
 
 
 def usual_damping(averages: Sequence[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """By the code of a length, for words and for grams."""
-    words, grams = (damping(average or 1.0, BM25) for average in averages)
+    words, grams = (damping_by_code(average or 1.0, BM25) for average in averages)
     return words, grams
 
 
-def vector(chunk: Counted, dampings: Sequence[NDArray[np.float64]]) -> dict[int, float]:
+def vector(chunk: ChunkTerms, dampings: Sequence[NDArray[np.float64]]) -> dict[int, float]:
     if not chunk.times:
         return dict(NO_TERMS)
     codes = norm_codes(np.array([chunk.words, chunk.grams]))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from qianxun.core.types import NOTHING, Keys, Ranking, Scores, Vector, VectorField
 from qianxun.index.milvus.conditions import Condition, among, between
-from qianxun.index.milvus.server import MOST_HITS, Found, Milvus
+from qianxun.index.milvus.server import MOST_HITS, Milvus, SearchHits
 from qianxun.index.milvus.states import CONTENT, QUESTION, State
 from qianxun.index.shared import COSINE_DECIMALS, LANES, SAMPLE, mean_cosine
 
@@ -72,12 +72,12 @@ def cosines(milvus: Milvus, name: str, state: State, vector: Vector, keys: Keys)
     return np.array([known.get(key, np.nan) for key in keys.tolist()], dtype=np.float64)
 
 
-def _search(milvus: Milvus, name: str, state: State, vector: Vector, limit: int, where: Condition) -> Found:
+def _search(milvus: Milvus, name: str, state: State, vector: Vector, limit: int, where: Condition) -> SearchHits:
     params = {} if state.exact else {"ef": max(SEARCH_WIDTH, 2 * limit)}
     return milvus.search(name, "dense", vector, limit, where, ("key",), params=params, since=state.timestamp)
 
 
-def _ranking(found: Found) -> Ranking:
+def _ranking(found: SearchHits) -> Ranking:
     keys, once = np.unique(found.columns["key"], return_index=True)
     return Ranking.ordered(keys, np.round(found.scores[once], COSINE_DECIMALS))
 

@@ -89,7 +89,7 @@ def apply(
 
 def _counted(
     entries: Sequence[IndexEntry], frequencies: terms.Frequencies
-) -> tuple[list[terms.Counted | None], dict[int, int]]:
+) -> tuple[list[terms.ChunkTerms | None], dict[int, int]]:
     """The terms of each chunk (None: of a question), and the names that coordinates get by them."""
     tokens = [terms.tokenised(entry.words, entry.grams) if entry.field == "content" else None for entry in entries]
     every = dict.fromkeys(term for own in tokens if own is not None for term in own.terms())
@@ -170,7 +170,7 @@ def _without(state: State, dying: Sequence[Mapping[str, Any]]) -> State:
 # ── what comes ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _weighed(state: State, chunks: Sequence[terms.Counted]) -> State:
+def _weighed(state: State, chunks: Sequence[terms.ChunkTerms]) -> State:
     """The first chunks of a build say how long its chunks are, where no earlier build did."""
     if state.averages != (0.0, 0.0) or not chunks:
         return state
@@ -179,7 +179,7 @@ def _weighed(state: State, chunks: Sequence[terms.Counted]) -> State:
 
 
 def _rows(
-    state: State, entries: Sequence[IndexEntry], chunks: Sequence[terms.Counted | None], matrix: Vectors
+    state: State, entries: Sequence[IndexEntry], chunks: Sequence[terms.ChunkTerms | None], matrix: Vectors
 ) -> Iterator[dict[str, Any]]:
     usual = terms.usual_damping(state.averages)
     vectors = iter(zip(matrix, row_sums(matrix).tolist(), strict=True) if len(matrix) else ())
@@ -211,7 +211,7 @@ def _blank(nothing: Any) -> dict[str, Any]:
     }
 
 
-def _with(state: State, entries: Sequence[IndexEntry], chunks: Sequence[terms.Counted | None]) -> State:
+def _with(state: State, entries: Sequence[IndexEntry], chunks: Sequence[terms.ChunkTerms | None]) -> State:
     own = [chunk for chunk in chunks if chunk is not None]
     have = [LANES[entry.field] for entry in entries if entry.vector is not None]
     tops = [max([entry.key for entry in entries if LANES[entry.field] == lane], default=-1) for lane in (0, 1)]

@@ -55,7 +55,7 @@ def remove(tx: Tx, tables: Tables, owners: Owners) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedOwners:
     """Whose entries a search may find: those of ``owners`` or, where these are fewer, of all but them."""
 
     owners: Owners
@@ -78,7 +78,7 @@ class Allowed:
         return np.isin(owners, self.owners, invert=self.but_them)
 
 
-def passing(tx: Tx, tables: Tables, base: int, where: Filter) -> Allowed | None:
+def passing(tx: Tx, tables: Tables, base: int, where: Filter) -> AllowedOwners | None:
     """The owners that pass a filter; None when all do.
 
     Most filters name a few documents or leave out a few, in a base of very many: only the few are transferred.
@@ -95,7 +95,7 @@ def passing(tx: Tx, tables: Tables, base: int, where: Filter) -> Allowed | None:
     but_them = 2 * passed > total
     chosen = f"NOT {condition}" if but_them else condition
     statement = f"SELECT owner AS value FROM {tables.owners} o WHERE o.base = %(base)s AND {chosen}"
-    return Allowed(np.sort(tx.ints(statement, **values)), but_them)
+    return AllowedOwners(np.sort(tx.ints(statement, **values)), but_them)
 
 
 def _condition(where: Filter, tables: Tables, values: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ from qianxun.index.postgres import vectors as near
 from qianxun.index.postgres.check import check
 from qianxun.index.postgres.server import Server, Tx
 from qianxun.index.postgres.tables import State, Tables
-from qianxun.index.postgres.writing import Upkeep
+from qianxun.index.postgres.writing import MaintenanceLimits
 from qianxun.index.shared import (
     CACHED_FILTERS,
     LANES,
@@ -72,16 +72,16 @@ class Options:
     """``gram_weight``: what a gram counts beside a word."""
 
     gram_weight: float
-    upkeep: Upkeep
+    upkeep: MaintenanceLimits
 
 
 @dataclass(slots=True)
-class Known:
+class StateCache:
     """What is known about one state of an index, for the searches that find it unchanged."""
 
     state: State
     dead: keywords.Mask | None
-    allowed: dict[str, facts.Allowed | None]
+    allowed: dict[str, facts.AllowedOwners | None]
     likeness: float | None = None
     members: LRUCache[str, population.Members] = field(default_factory=lambda: LRUCache(POPULATIONS))
 
@@ -104,7 +104,7 @@ class PostgresIndex:
         self._schema = schema
         self._stamp = state.stamp
         self._options = options
-        self._known: Known | None = None
+        self._known: StateCache | None = None
         self._closed = False
         server.hold()
 
@@ -275,10 +275,10 @@ class PostgresIndex:
         self.build = state.build
         return state
 
-    def _about(self, tx: Tx, state: State) -> Known:
+    def _about(self, tx: Tx, state: State) -> StateCache:
         known = self._known
         if known is None or (known.state.build, known.state.generation) != (state.build, state.generation):
-            known = Known(state, keywords.dead_rows(tx, Tables(self._schema, state.build), state), {})
+            known = StateCache(state, keywords.dead_rows(tx, Tables(self._schema, state.build), state), {})
             self._known = known
         return known
 
@@ -295,7 +295,7 @@ class PostgresIndex:
             known.put(within.digest, found)
         return found
 
-    def _allowed(self, tx: Tx, state: State, where: Filter) -> facts.Allowed | None:
+    def _allowed(self, tx: Tx, state: State, where: Filter) -> facts.AllowedOwners | None:
         """The owners that pass a filter, from a small cache."""
         if isinstance(where, Everything):
             return None
@@ -403,10 +403,10 @@ def create(
     dead_share: float = 0.3,
     dead_least: int = 1_000,
 ) -> IndexBackend:
-    """The backend in a database; see `Options` and `Upkeep` for what the numbers do."""
+    """The backend in a database; see `Options` and `MaintenanceLimits` for what the numbers do."""
     if not url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
         raise BadSettings(
             "没有写明 PostgreSQL 的地址", hint="设置 index.url 或 records.url：postgresql://用户:密码@主机/数据库"
         )
-    upkeep = Upkeep(min(exact_limit, EXACT_HERE), dead_share, dead_least)
+    upkeep = MaintenanceLimits(min(exact_limit, EXACT_HERE), dead_share, dead_least)
     return PostgresBackend(Server(url), tables.check_schema(schema), Options(gram_weight, upkeep))

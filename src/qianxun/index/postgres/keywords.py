@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from qianxun.core.types import BM25, Bm25, Keys, Ranking, TermCounts, Terms
 from qianxun.index import bm25 as scoring
 from qianxun.index import shared
-from qianxun.index.postgres.facts import Allowed
+from qianxun.index.postgres.facts import AllowedOwners
 from qianxun.index.postgres.postings import GRAMS, WORDS, decoded, rows_of, term_hash
 from qianxun.index.postgres.server import Tx, bigints
 from qianxun.index.postgres.tables import State, Tables
@@ -137,7 +137,7 @@ def count(search: Search, terms: Terms) -> TermCounts:
 # ── scores ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def match(search: Search, terms: Terms, limit: int, require: Require, allowed: Allowed | None) -> Ranking:
+def match(search: Search, terms: Terms, limit: int, require: Require, allowed: AllowedOwners | None) -> Ranking:
     """The best of the allowed entries (None: of all), ties by key."""
     words = distinct(terms.words)
     found = _informative(search, words, distinct(terms.grams))
@@ -177,7 +177,7 @@ def _scores(search: Search, found: Mapping[tuple[str, str], Postings], required:
     have = np.zeros(state.next_row, dtype=np.int32)
     totals = {WORDS: state.words, GRAMS: state.grams}
     averages = {field: scoring.average_length(total, state.contents) for field, total in totals.items()}
-    damping = {field: scoring.damping(average, search.bm25) for field, average in averages.items()}
+    damping = {field: scoring.damping_by_code(average, search.bm25) for field, average in averages.items()}
     for (field, _), postings in found.items():
         weight = _weight(search, field, len(postings))
         scores[postings.rows] += weight * postings.times / (postings.times + damping[field][postings.norms])
@@ -200,7 +200,7 @@ def _ceiling(search: Search, found: Mapping[tuple[str, str], Postings]) -> float
 # ── the best of them ─────────────────────────────────────────────────────────────────────────────
 
 
-def _few(search: Search, allowed: Allowed) -> Keys | None:
+def _few(search: Search, allowed: AllowedOwners) -> Keys | None:
     """The allowed rows, if they are few."""
     if allowed.but_them or len(allowed.owners) > FEW:
         return None
@@ -214,7 +214,7 @@ def _few(search: Search, allowed: Allowed) -> Keys | None:
 
 
 def _best(
-    search: Search, candidates: Keys, scores: NDArray[np.float64], limit: int, allowed: Allowed | None, top: float
+    search: Search, candidates: Keys, scores: NDArray[np.float64], limit: int, allowed: AllowedOwners | None, top: float
 ) -> Ranking:
     """Fetches the keys of more and more rows until the best, and all that tie with the last, are among them."""
     fetch = limit if allowed is None else 4 * limit + 32
@@ -236,7 +236,7 @@ def _head(candidates: Keys, scores: NDArray[np.float64], number: int) -> Keys:
     return best
 
 
-def _keys(search: Search, rows: Keys, allowed: Allowed | None) -> tuple[Keys, Keys]:
+def _keys(search: Search, rows: Keys, allowed: AllowedOwners | None) -> tuple[Keys, Keys]:
     """The keys of those rows that are allowed, and these rows."""
     if len(rows) == 0:
         return rows, rows

@@ -1,6 +1,6 @@
 """BM25 among some of the entries, as if there were no others: the postings of all, and of them those of the members.
 
-What the embedded index does in `index.embedded.population`, with the exact lengths that entries have here.
+What the embedded index does in `index.embedded.keywords.population`, with the exact lengths that entries have here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from qianxun.core.types import Keys, Population, Ranking, TermCounts, Terms
 from qianxun.index import bm25 as scoring
-from qianxun.index.postgres.facts import Allowed
+from qianxun.index.postgres.facts import AllowedOwners
 from qianxun.index.postgres.keywords import Postings, Search
 from qianxun.index.postgres.postings import GRAMS, WORDS
 from qianxun.index.postgres.server import Tx, bigints
@@ -52,7 +52,9 @@ def members(tx: Tx, tables: Tables, state: State, population: Population) -> Mem
     return Members(holds, keys, owners, len(rows), averages)
 
 
-def match(search: Search, terms: Terms, limit: int, require: Require, own: Members, allowed: Allowed | None) -> Ranking:
+def match(
+    search: Search, terms: Terms, limit: int, require: Require, own: Members, allowed: AllowedOwners | None
+) -> Ranking:
     """The best members that are allowed (None: all of them), ties by key."""
     words, grams = distinct(terms.words), distinct(terms.grams)
     wanted = [*((WORDS, word) for word in words), *((GRAMS, gram) for gram in grams if scoring.is_informative(gram))]
@@ -102,7 +104,7 @@ def _scores(
 ) -> NDArray[np.float64]:
     """Of every row; 0 where no term of the query occurs, or not all words that are required."""
     scores, have = np.zeros(len(own.holds)), np.zeros(len(own.holds), dtype=np.int32)
-    damping = {field: scoring.damping(average, search.bm25) for field, average in own.averages.items()}
+    damping = {field: scoring.damping_by_code(average, search.bm25) for field, average in own.averages.items()}
     for term, postings in found.items():
         share = postings.times / (postings.times + damping[term[0]][postings.norms])
         scores[postings.rows] += weights[term] * share

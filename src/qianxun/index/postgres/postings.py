@@ -46,7 +46,7 @@ def term_hash(field: str, term: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class TokenisedField:
     """Texts of one field, tokenised: their lengths, and which term (of ``terms``) occurs how often where."""
 
     lengths: NDArray[np.int64]
@@ -56,7 +56,7 @@ class Counted:
     times: NDArray[np.int64]
 
 
-def counted(texts: Sequence[str]) -> Counted:
+def counted(texts: Sequence[str]) -> TokenisedField:
     """At most a block of them."""
     tokens = [TOKEN.findall(writable(text)) for text in texts]
     lengths = np.array([len(words) for words in tokens], dtype=np.int64)
@@ -64,10 +64,10 @@ def counted(texts: Sequence[str]) -> Counted:
     codes = np.fromiter(map(known.__getitem__, chain.from_iterable(tokens)), np.int64, int(lengths.sum()))
     places = np.repeat(np.arange(len(texts)), lengths)
     pairs, times = np.unique(codes << 16 | places, return_counts=True)
-    return Counted(lengths, tuple(known), pairs >> 16, pairs & (BLOCK - 1), times)
+    return TokenisedField(lengths, tuple(known), pairs >> 16, pairs & (BLOCK - 1), times)
 
 
-def records(segment: int, field: str, counts: Counted) -> bytes:
+def records(segment: int, field: str, counts: TokenisedField) -> bytes:
     """The rows of a segment, whose entries follow each other from row ``segment`` on, for a binary COPY."""
     norms = norm_codes(counts.lengths)
     offsets = counts.place + segment % BLOCK
@@ -98,7 +98,7 @@ def rows_of(segment: int, postings: Postings) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedSegments:
     """New segments, and the lengths of the entries in them."""
 
     segments: tuple[Segment, ...]
@@ -106,7 +106,7 @@ class Added:
     grams: NDArray[np.int64]
 
 
-def add(tx: Tx, tables: Tables, first: int, words: Sequence[str], grams: Sequence[str]) -> Added:
+def add(tx: Tx, tables: Tables, first: int, words: Sequence[str], grams: Sequence[str]) -> AddedSegments:
     """The postings of entries that have the rows from ``first`` on; a segment never crosses a block."""
     segments: list[Segment] = []
     lengths: dict[str, list[NDArray[np.int64]]] = {WORDS: [np.empty(0, np.int64)], GRAMS: [np.empty(0, np.int64)]}
@@ -116,7 +116,7 @@ def add(tx: Tx, tables: Tables, first: int, words: Sequence[str], grams: Sequenc
             lengths[field].append(found.lengths)
             tx.copy_in(tables.postings, COLUMNS, records(start, field, found))
         segments.append(Segment(start, end - start, end - start))
-    return Added(tuple(segments), np.concatenate(lengths[WORDS]), np.concatenate(lengths[GRAMS]))
+    return AddedSegments(tuple(segments), np.concatenate(lengths[WORDS]), np.concatenate(lengths[GRAMS]))
 
 
 def _by_block(first: int, number: int) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from qianxun.core.types import NOTHING, Keys, Ranking, Scores, Vector, VectorField
-from qianxun.index.postgres.facts import Allowed
+from qianxun.index.postgres.facts import AllowedOwners
 from qianxun.index.postgres.server import Tx, bigints, packed_vector
 from qianxun.index.postgres.tables import State, Tables
 from qianxun.index.shared import COSINE_DECIMALS, LANES, SAMPLE, mean_cosine
@@ -43,16 +43,16 @@ class Search:
     def lane(self) -> int:
         return LANES[self.field]
 
-    def values(self, allowed: Allowed | None) -> dict[str, Any]:
+    def values(self, allowed: AllowedOwners | None) -> dict[str, Any]:
         values = {"base": self.state.base, "lane": self.lane, "vector": packed_vector(self.vector)}
         return values if allowed is None else {**values, "owners": allowed.value}
 
-    def condition(self, allowed: Allowed | None) -> str:
+    def condition(self, allowed: AllowedOwners | None) -> str:
         mine = f"base = %(base)s AND lane = {self.lane:d}"
         return mine if allowed is None else f"{mine} AND {allowed.condition()}"
 
 
-def nearest(search: Search, limit: int, allowed: Allowed | None, exact_limit: int) -> Ranking:
+def nearest(search: Search, limit: int, allowed: AllowedOwners | None, exact_limit: int) -> Ranking:
     """The nearest of the allowed entries (None: of all), ties by key."""
     number = search.state.vectors[search.lane]
     if limit <= 0 or number == 0 or (allowed is not None and allowed.is_nothing):
@@ -64,7 +64,7 @@ def nearest(search: Search, limit: int, allowed: Allowed | None, exact_limit: in
     return _exactly(search, limit, allowed) if found is None else found
 
 
-def nearest_within(search: Search, limit: int, allowed: Allowed | None, documents: Keys) -> Ranking:
+def nearest_within(search: Search, limit: int, allowed: AllowedOwners | None, documents: Keys) -> Ranking:
     """The nearest of these documents' entries, scored one by one: a graph over all vectors finds what it finds by way
     of those that are not to be there."""
     if limit <= 0 or len(documents) == 0 or (allowed is not None and allowed.is_nothing):
@@ -72,7 +72,7 @@ def nearest_within(search: Search, limit: int, allowed: Allowed | None, document
     return _exactly(search, limit, allowed, documents)
 
 
-def _are_few(search: Search, allowed: Allowed) -> bool:
+def _are_few(search: Search, allowed: AllowedOwners) -> bool:
     if allowed.but_them or len(allowed.owners) > FEW:
         return False
     found = search.tx.one(
@@ -84,7 +84,7 @@ def _are_few(search: Search, allowed: Allowed) -> bool:
     return bool(found[0] <= FEW)
 
 
-def _exactly(search: Search, limit: int, allowed: Allowed | None, documents: Keys | None = None) -> Ranking:
+def _exactly(search: Search, limit: int, allowed: AllowedOwners | None, documents: Keys | None = None) -> Ranking:
     """All that can be among the best, ties and rounding included: the server's order is not yet ours."""
     own = "" if documents is None else f" AND {_within(search.tables)}"
     bound = {} if documents is None else {"documents": bigints(documents)}
@@ -109,7 +109,7 @@ def _within(tables: Tables) -> str:
     return f"row IN (SELECT e.row FROM {tables.entries} e WHERE e.document = ANY(%(documents)s::bigint[]))"
 
 
-def _by_graph(search: Search, limit: int, allowed: Allowed | None) -> Ranking | None:
+def _by_graph(search: Search, limit: int, allowed: AllowedOwners | None) -> Ranking | None:
     """From the HNSW index; None where it does not find enough.
 
     Its scan goes on until enough entries pass the filter, or it has seen all.
@@ -125,7 +125,7 @@ def _by_graph(search: Search, limit: int, allowed: Allowed | None) -> Ranking | 
     return ranking.head(limit)
 
 
-def statement(search: Search, allowed: Allowed | None) -> str:
+def statement(search: Search, allowed: AllowedOwners | None) -> str:
     return f"""SELECT key, embedding <#> %(vector)s::vector AS distance FROM {search.tables.vectors}
                WHERE {search.condition(allowed)} ORDER BY {_measure(search.state)} LIMIT %(fetched)s"""
 

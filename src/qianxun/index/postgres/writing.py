@@ -21,7 +21,7 @@ Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
+class MaintenanceLimits:
     """``exact_limit``: so many vectors of a lane are searched without an HNSW index. A segment is written anew when
     more than ``dead_share`` of it, and at least ``dead_least`` entries, are dead."""
 
@@ -47,14 +47,14 @@ def apply(
     return replace(state, watermark=batch.sequence)
 
 
-def maintain(tx: Tx, tables: Tables, state: State, upkeep: Upkeep) -> State:
+def maintain(tx: Tx, tables: Tables, state: State, upkeep: MaintenanceLimits) -> State:
     """Puts segments together, takes the dead out of them, and gives many vectors an index."""
     segments = postings.merge(tx, tables, state.segments)
     segments = postings.purge(tx, tables, segments, upkeep.is_stale)
     return with_graphs(tx, tables, replace(state, segments=segments), upkeep.exact_limit)
 
 
-def finish(tx: Tx, tables: Tables, state: State, upkeep: Upkeep) -> State:
+def finish(tx: Tx, tables: Tables, state: State, upkeep: MaintenanceLimits) -> State:
     """What `maintain` leaves undone in a build that is not searched yet: all at once, in a fraction of the time."""
     segments = postings.compact(tx, tables, state.segments)
     return with_graphs(tx, tables, replace(state, segments=segments), upkeep.exact_limit)

@@ -2,7 +2,8 @@
 
 One module per format, in folders where a format has several parts; what they share: `encoding` (bytes to text), `pairs`
 (questions with answers), `tables` and `headings` of ingest. `plugins` adds the parsers of other packages.
-Only ``parse`` is for other packages.
+A new format is a module with ``parse(path, limits)``, its line in ``_MODULES`` here, and its ending or first bytes in
+`sniff`. Only ``parse`` is for other packages.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from qianxun.ingest.parse.boilerplate import HEADINGS, INLINE, INVISIBLE, boiler
 from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.preprocess import superscript
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, clean, flow, table_blocks
+from qianxun.ingest.tables.grid import Cell, clean, flow
+from qianxun.ingest.tables.read_table import table_blocks
 
 _CHARSET: Final = re.compile(rb"""charset\s{0,4}=\s{0,4}["']?([A-Za-z0-9_\-]{2,20})""", re.IGNORECASE)
 _SPACE: Final = re.compile(r"[ \t\r\n\f\u200b]+")

@@ -12,7 +12,8 @@ from qianxun.core.errors import TooLarge, Unreadable
 from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.parse.pairs import pairs_of
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, place, read_table
+from qianxun.ingest.tables.grid import Cell, place
+from qianxun.ingest.tables.read_table import read_table
 
 _MOST_COLUMNS: Final = 200
 _PROSE: Final = 200  # mean length from which a field is prose, not a cell

@@ -16,8 +16,9 @@ from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.parse.html import read_fragment
 from qianxun.ingest.preprocess import markdown_reader, superscript
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, clean, flow, table_blocks
+from qianxun.ingest.tables.grid import Cell, clean, flow
 from qianxun.ingest.tables.pipes import split_at_tables
+from qianxun.ingest.tables.read_table import table_blocks
 
 _FRONT_TITLE: Final = re.compile(r"^title:\s*[\"']?(.{1,200}?)[\"']?\s*$", re.MULTILINE)
 _TAG: Final = re.compile(r"<[^<>]{0,2000}>")

@@ -29,7 +29,7 @@ from qianxun.ingest.sandbox import budget
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.sandbox.serial import to_json
 from qianxun.ingest.sandbox.text_messages import messages_of
-from qianxun.ingest.tables.described import read_content
+from qianxun.ingest.tables.from_metadata import read_content
 
 ALIVE: Final = b"."  # a page is done
 PART: Final = b"*"  # of the reply

@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 from qianxun.core.documents import Table
 from qianxun.ingest.headings import heading_level
 from qianxun.ingest.tables.cells import is_missing, money, number, percent
-from qianxun.ingest.tables.grid import Cell, Grid, clean, place, read_table
+from qianxun.ingest.tables.grid import Cell, Grid, clean, place
+from qianxun.ingest.tables.read_table import read_table
 
 _PIPE: Final = re.compile(r"(?<!\\)\|")
 _RULE: Final = re.compile(r"(?:[\s|+:]++|[-=](?![-=]))*+[-=]{2}[\s|+:\-=]*+")

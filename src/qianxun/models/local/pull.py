@@ -35,12 +35,10 @@ class PullEvent:
 Watch: TypeAlias = Callable[[PullEvent], None]
 
 
-def standard_sources(
-    name: str | AnyCard, folders: Sequence[Path] = (), hubs: Sequence[Hub] = HUBS
-) -> tuple[Source, ...]:
+def standard_sources(name: str | AnyCard, folders: Sequence[Path] = ()) -> tuple[Source, ...]:
     """The sources of a model in order: the folders, the hubs, the packages of its card."""
     packages = (Package(carrier) for carrier in any_card(name).packages)
-    return (*(LocalFolder(folder) for folder in folders), *hubs, *packages)
+    return (*(LocalFolder(folder) for folder in folders), *HUBS, *packages)
 
 
 def pull(

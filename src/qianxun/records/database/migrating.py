@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 log = logging.getLogger(__name__)
 
 
-def pass_over_what_is_done(context: MigrationContext) -> None:
+def skip_what_is_applied(context: MigrationContext) -> None:
     """Has the statements of this context's migrations taken for done where they are; on MySQL alone."""
     if context.dialect.name != "mysql":
         return

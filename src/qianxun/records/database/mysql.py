@@ -37,7 +37,7 @@ from qianxun.records.database.server import (
     GRACE_SECONDS,
     WRITE_SECONDS,
     WRITING,
-    Reach,
+    ConnectionOptions,
     own_name,
 )
 from qianxun.records.schema import VERSIONS, Base
@@ -74,24 +74,24 @@ def address(url: URL) -> URL:
     return plain.set(drivername=DRIVER)
 
 
-def arguments(url: URL, reach: Reach) -> dict[str, Any]:
+def arguments(url: URL, connecting: ConnectionOptions) -> dict[str, Any]:
     """The arguments of SQLAlchemy's `create_engine` besides the URL. Raises BadSettings."""
     if unknown := sorted(set(url.query) - set(OPTIONS)):
         raise BadSettings(f"records.url 里有不认得的选项 {unknown[0][:40]}", hint=f"MySQL 可用：{'、'.join(OPTIONS)}")
     if not url.database:
         raise BadSettings("records.url 没有写数据库的名字", hint="写成 mysql://用户:密码@主机:3306/数据库")
     options: dict[str, Any] = {
-        "connect_timeout": max(1, math.ceil(reach.connect_seconds)),
-        "read_timeout": reach.statement_seconds + GRACE_SECONDS if reach.statement_seconds else None,
+        "connect_timeout": max(1, math.ceil(connecting.connect_seconds)),
+        "read_timeout": connecting.statement_seconds + GRACE_SECONDS if connecting.statement_seconds else None,
         "write_timeout": WRITE_SECONDS,
         "charset": "utf8mb4",
         "autocommit": True,
         "program_name": own_name(),
     }
     return {
-        "pool_size": reach.pool_size,
+        "pool_size": connecting.pool_size,
         "max_overflow": 0,
-        "pool_timeout": reach.connect_seconds,
+        "pool_timeout": connecting.connect_seconds,
         "connect_args": options | _tls(url),
     }
 
@@ -120,9 +120,9 @@ def _tls(url: URL) -> dict[str, Any]:
     return {"ssl": context}
 
 
-def prepare(engine: Engine, reach: Reach) -> Engine:
+def prepare(engine: Engine, connecting: ConnectionOptions) -> Engine:
     """Sets every new connection up, and translates errors."""
-    if reach.schema:
+    if connecting.schema:
         raise BadSettings("records.schema 是 PostgreSQL 的；MySQL 没有", hint="去掉它，在 records.url 里写数据库的名字")
     dialect: Any = engine.dialect
     dialect.ddl_compiler = _Tables
@@ -130,7 +130,7 @@ def prepare(engine: Engine, reach: Reach) -> Engine:
     kind = connection_type(dialect.loaded_dbapi)
 
     def set_up(connection: Any, _record: Any) -> None:
-        connection.set_up(session_variables(str(connection.server_version), reach.statement_seconds))
+        connection.set_up(session_variables(str(connection.server_version), connecting.statement_seconds))
 
     def check_alive(connection: DBAPIConnection, _record: Any, _proxy: Any) -> None:
         if not is_quiet(connection):

@@ -35,7 +35,7 @@ from qianxun.core.errors import BadSettings, MissingExtra
 from qianxun.core.limits import MIB
 from qianxun.records.database.postgres import schema_of
 from qianxun.records.database.restrict import watch_statements
-from qianxun.records.database.server import CREATING, SQLITE, USUAL, WRITING, Reach, server_of
+from qianxun.records.database.server import CREATING, DEFAULT_CONNECTION, SQLITE, WRITING, ConnectionOptions, server_of
 from qianxun.records.schema import VERSIONS, Base, SchemaReaderRow
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def open_database(url: str, reach: Reach = USUAL) -> Engine:
+def open_database(url: str, connecting: ConnectionOptions = DEFAULT_CONNECTION) -> Engine:
     """An engine for the URL, migrated to the newest schema. A file of this user is closed to all others."""
-    engine = connect(url, reach)
+    engine = connect(url, connecting)
     if engine.dialect.name == SQLITE and engine.url.database:
         _make_private(Path(engine.url.database))
     try:
@@ -106,13 +106,13 @@ def _make_private(database: Path) -> None:
         log.info("could not close %s to other users: %s", database, error)
 
 
-def connect(url: str, reach: Reach = USUAL) -> Engine:
+def connect(url: str, connecting: ConnectionOptions = DEFAULT_CONNECTION) -> Engine:
     """An engine for the URL; no connection is made yet. Raises BadSettings or MissingExtra."""
     parsed = parse(url)
     server = server_of(parsed.get_backend_name())
     # To a file of SQLite the connection that was used last: its pages are in memory. By turns each reads them anew.
     last_used = {"pool_use_lifo": True} if parsed.database not in (None, "", ":memory:") else {}
-    options = server.arguments(parsed, reach) if server is not None else last_used
+    options = server.arguments(parsed, connecting) if server is not None else last_used
     address = server.address(parsed) if server is not None else parsed
     try:
         # Parameters are user data: an error that quotes them would carry it into logs.
@@ -124,7 +124,7 @@ def connect(url: str, reach: Reach = USUAL) -> Engine:
             raise
         raise MissingExtra(server.PACKAGE, server.EXTRA) from error
     if server is not None:
-        return server.prepare(engine, reach)
+        return server.prepare(engine, connecting)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

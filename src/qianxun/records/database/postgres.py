@@ -27,8 +27,8 @@ from qianxun.records.database.server import (
     KEEPALIVE_SECONDS,
     WRITE_SECONDS,
     WRITING,
+    ConnectionOptions,
     Deadlocked,
-    Reach,
     first_line,
     own_name,
 )
@@ -49,35 +49,37 @@ def address(url: URL) -> URL:
     return url.set(drivername=DRIVER)
 
 
-def arguments(url: URL, reach: Reach) -> dict[str, Any]:
+def arguments(url: URL, connecting: ConnectionOptions) -> dict[str, Any]:
     """The arguments of SQLAlchemy's `create_engine` besides the URL."""
     options = {
-        "connect_timeout": max(2, math.ceil(reach.connect_seconds)),  # libpq takes whole seconds, and 1 for 2
+        "connect_timeout": max(2, math.ceil(connecting.connect_seconds)),  # libpq takes whole seconds, and 1 for 2
         "application_name": own_name(),
         "keepalives_idle": KEEPALIVE_SECONDS,
         "client_encoding": "utf8",
         **CUT_OFF,
     }
     return {
-        "pool_size": reach.pool_size,
+        "pool_size": connecting.pool_size,
         "max_overflow": 0,
-        "pool_timeout": reach.connect_seconds,
+        "pool_timeout": connecting.connect_seconds,
         "connect_args": {name: value for name, value in options.items() if name not in url.query},
     }
 
 
-def prepare(engine: Engine, reach: Reach) -> Engine:
+def prepare(engine: Engine, connecting: ConnectionOptions) -> Engine:
     """Sets every new connection up, and translates errors."""
-    if reach.schema and not _SCHEMA.fullmatch(reach.schema):
-        raise BadSettings(f"records.schema 不能是 {reach.schema[:80]!r}", hint="用小写字母、数字和下划线，字母开头")
+    if connecting.schema and not _SCHEMA.fullmatch(connecting.schema):
+        raise BadSettings(
+            f"records.schema 不能是 {connecting.schema[:80]!r}", hint="用小写字母、数字和下划线，字母开头"
+        )
     settings = {
-        "statement_timeout": round(reach.statement_seconds * 1000),
+        "statement_timeout": round(connecting.statement_seconds * 1000),
         "idle_in_transaction_session_timeout": IDLE_WRITER_SECONDS * 1000,
         "tcp_keepalives_idle": KEEPALIVE_SECONDS,
         "timezone": "'UTC'",
     }
-    if reach.schema:
-        settings["search_path"] = f'"{reach.schema}", public'
+    if connecting.schema:
+        settings["search_path"] = f'"{connecting.schema}", public'
     script = "; ".join(f"SET {name} = {value}" for name, value in settings.items())
 
     def set_up(connection: DBAPIConnection, _record: Any) -> None:
@@ -95,13 +97,13 @@ def prepare(engine: Engine, reach: Reach) -> Engine:
             except engine.dialect.loaded_dbapi.Error as error:
                 raise InvalidatePoolError from error
 
-    kind = connection_type(engine.dialect.loaded_dbapi, reach.statement_seconds)
+    kind = connection_type(engine.dialect.loaded_dbapi, connecting.statement_seconds)
     event.listen(engine, "do_connect", lambda _dialect, _record, given, named: kind.connect(*given, **named))
     event.listen(engine, "connect", set_up)
     event.listen(engine, "checkout", check_alive)
     event.listen(engine, "handle_error", _translate_error)
     event.listen(engine, "begin", begin)
-    return engine.execution_options(**{SCHEMA: reach.schema})
+    return engine.execution_options(**{SCHEMA: connecting.schema})
 
 
 def wait_at_most(connection: Connection, seconds: float | None) -> None:

@@ -27,7 +27,7 @@ GRACE_SECONDS: Final = 5.0  # in which a server is to report that a statement's 
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ConnectionOptions:
     """How a database server is reached. SQLite is a file and takes none of it."""
 
     pool_size: int = 10  # connections of one process
@@ -36,7 +36,7 @@ class Reach:
     schema: str = ""  # of PostgreSQL; "": the first of the search path, which is `public` unless chosen otherwise
 
 
-USUAL: Final = Reach()
+DEFAULT_CONNECTION: Final = ConnectionOptions()
 
 
 class Deadlocked(RecordsUnavailable):
@@ -55,10 +55,10 @@ class Server(Protocol):
     def address(self, url: URL) -> URL:
         """The URL as the driver takes it."""
 
-    def arguments(self, url: URL, reach: Reach) -> dict[str, Any]:
+    def arguments(self, url: URL, connecting: ConnectionOptions) -> dict[str, Any]:
         """The arguments of SQLAlchemy's `create_engine` besides the URL. Raises BadSettings."""
 
-    def prepare(self, engine: Engine, reach: Reach) -> Engine:
+    def prepare(self, engine: Engine, connecting: ConnectionOptions) -> Engine:
         """Sets every new connection up, and translates errors."""
 
     def begin(self, connection: Connection) -> None:

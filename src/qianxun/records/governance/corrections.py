@@ -102,10 +102,10 @@ def note_outcomes(
     for piece, key in zip(pieces, keys, strict=True):
         for number in piece.corrected.ids if piece.corrected is not None else ():
             own.setdefault(number, []).append(key)
-    for one in outcomes:
-        values = {"state": one.state, "reason": one.reason, "chunk_keys": own.get(one.id, [])}
+    for outcome in outcomes:
+        values = {"state": outcome.state, "reason": outcome.reason, "chunk_keys": own.get(outcome.id, [])}
         is_active = CorrectionRow.state.in_(ACTIVE)
-        tx.execute(update(CorrectionRow).where(CorrectionRow.id == one.id, is_active).values(**values))
+        tx.execute(update(CorrectionRow).where(CorrectionRow.id == outcome.id, is_active).values(**values))
 
 
 def note_original(tx: Connection, number: int, original: Mapping[str, MetadataValue | None]) -> None:
@@ -178,19 +178,17 @@ def counts(tx: Connection, knowledge_base: int) -> dict[str, int]:
     return {row[0]: row[1] for row in tx.execute(query)}
 
 
-def are_any(tx: Connection, knowledge_base: int) -> bool:
+def has_any(tx: Connection, knowledge_base: int) -> bool:
     return tx.execute(_FIRST, {"base": knowledge_base}).first() is not None
 
 
-def of_documents(
-    tx: Connection, knowledge_base: int, doc_ids: Iterable[str]
-) -> dict[str, tuple[int, list[Correction]]]:
+def by_document(tx: Connection, knowledge_base: int, doc_ids: Iterable[str]) -> dict[str, tuple[int, list[Correction]]]:
     """Document → the newest change of its corrections, and those that are looked for in its text."""
-    if not are_any(tx, knowledge_base):
+    if not has_any(tx, knowledge_base):
         return {}
     query = select(CorrectionRow.__table__).where(_of(knowledge_base)).order_by(CorrectionRow.id)
     found: dict[str, tuple[int, list[Correction]]] = {}
-    for row in select_in(tx, query, CorrectionRow.doc_id, [one for one in doc_ids if is_storable(one)]):
+    for row in select_in(tx, query, CorrectionRow.doc_id, [doc_id for doc_id in doc_ids if is_storable(doc_id)]):
         newest, own = found.get(row.doc_id, (0, []))
         active = [_correction(row)] if row.state in ACTIVE else []
         found[row.doc_id] = (max(newest, row.revision), own + active)
@@ -199,7 +197,7 @@ def of_documents(
 
 def revisions(tx: Connection, knowledge_base: int, document_keys: Sequence[int]) -> dict[int, int]:
     """Document key → the newest change of its corrections; no entry for one that never had any."""
-    if not are_any(tx, knowledge_base):
+    if not has_any(tx, knowledge_base):
         return {}
     query = (
         select(DocumentRow.key, func.max(CorrectionRow.revision).label("newest"))
@@ -235,7 +233,7 @@ def rules(tx: Connection, knowledge_base: int) -> list[QuestionRule]:
 
 def disabling(tx: Connection, knowledge_base: int, doc_id: str, chunk_id: str) -> Correction | None:
     """The correction that took a document, or the chunk that was called so, out of searches."""
-    _, own = of_documents(tx, knowledge_base, [doc_id]).get(doc_id, (0, []))
+    _, own = by_document(tx, knowledge_base, [doc_id]).get(doc_id, (0, []))
     for one in own:
         is_it = one.kind == "disable" and one.anchor is not None and one.anchor.chunk_id == chunk_id
         if one.state == "applied" and (is_it or one.kind == "disable_document"):

@@ -15,12 +15,12 @@ from qianxun.records.governance import corrections, validity
 from qianxun.records.schema import AccessSetRow, DocumentRow, ValidityRow
 
 
-def of_chunks(
+def decisions_on(
     tx: Connection, knowledge_base: int, chunks: Sequence[tuple[str, str, Corrected | None]]
 ) -> list[Decisions]:
     """Of each (document, chunk, what the chunk says of its corrections; None also for one that is not served)."""
     own = {doc_id for doc_id, _, _ in chunks}
-    given = corrections.of_documents(tx, knowledge_base, own)
+    given = corrections.by_document(tx, knowledge_base, own)
     about = {row.doc_id: row for row in _documents(tx, knowledge_base, own)}
     return [
         _decisions(tx, given.get(doc_id, (0, []))[1], about.get(doc_id), chunk_id, corrected)

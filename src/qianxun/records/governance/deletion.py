@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Table, delete, func, select, update
 
-from qianxun.records import bases, documents
+from qianxun.records import bases, document_heads
 from qianxun.records.database.counters import allocate
 from qianxun.records.database.statements import delete_in, in_slices, select_in
 from qianxun.records.governance import audit, webhooks
@@ -51,7 +51,7 @@ class Footprint:
 
 def footprint(tx: Connection, knowledge_base: int, doc_ids: Collection[str]) -> Footprint:
     """Of documents, deleted ones included: these leave a row that says so, which is not counted."""
-    known = documents.heads(tx, knowledge_base, doc_ids)
+    known = document_heads.heads(tx, knowledge_base, doc_ids)
     keys = sorted(head.key for head in known.values())
     chunk_keys = _keys(tx, ChunkRow, keys)
     pair_keys = _keys(tx, PairRow, keys)
@@ -150,7 +150,7 @@ def purge_names(tx: Connection, knowledge_base: int, tenant: str, doc_ids: Colle
             tx.execute(delete(table).where(own, table.c.doc_id.in_(part))).rowcount for part in in_slices(sorted(gone))
         )
     changed["webhook_deliveries"] = webhooks.forget_failed(tx, tenant)
-    changed["documents"] = documents.forget_ids(tx, knowledge_base, gone)
+    changed["documents"] = document_heads.forget_ids(tx, knowledge_base, gone)
     changed["audit_log"] = audit.erase(tx, audit.naming(tx, tenant, gone, knowledge_base=knowledge_base))
     bases.note_learnt(tx, knowledge_base)
     bases.revise(tx, knowledge_base)
@@ -208,7 +208,7 @@ def _forget_in_cases(tx: Connection, knowledge_base: int, gone: frozenset[str]) 
     changed = 0
     own = select(EvaluationCaseRow.id, EvaluationCaseRow.relevant)
     for row in tx.execute(own.where(EvaluationCaseRow.set_id.in_(_sets(knowledge_base)))).all():
-        left = [one for one in row.relevant if one.get("doc_id") not in gone]
+        left = [label for label in row.relevant if label.get("doc_id") not in gone]
         if len(left) == len(row.relevant):
             continue
         at = EvaluationCaseRow.id == row.id
@@ -282,7 +282,7 @@ def forget_user(tx: Connection, tenant: str, user_id: str) -> dict[str, int]:
     return {name: count for name, count in changed.items() if count}
 
 
-def left_of_user(tx: Connection, tenant: str, user_id: str) -> dict[str, int]:
+def remaining_of_user(tx: Connection, tenant: str, user_id: str) -> dict[str, int]:
     """What there still is of a user, by table; read after `forget_user`."""
     of_models = (UserModelRow.tenant == tenant) & (UserModelRow.user_id == user_id)
     models = int(tx.execute(select(func.count()).select_from(UserModelRow).where(of_models)).scalar_one())
@@ -317,6 +317,14 @@ def _disown(tx: Connection, tenant: str, user_id: str) -> int:
 
 
 __all__ = [
-    "Footprint", "count_rows", "documents_of_user", "footprint", "forget_user", "has_passage", "left_of_user",
-    "purge_names", "tables_by_id", "texts",
+    "Footprint",
+    "count_rows",
+    "documents_of_user",
+    "footprint",
+    "forget_user",
+    "has_passage",
+    "purge_names",
+    "remaining_of_user",
+    "tables_by_id",
+    "texts",
 ]  # fmt: skip

@@ -32,7 +32,7 @@ def corrected(name: str, metadata: Metadata, own: Sequence[Correction]) -> tuple
     return name, metadata
 
 
-def as_given(name: str, metadata: Metadata, own: Sequence[Correction]) -> tuple[str, Metadata]:
+def as_submitted(name: str, metadata: Metadata, own: Sequence[Correction]) -> tuple[str, Metadata]:
     """Name and metadata as the document gave them, of a version that has these corrections."""
     for one in own:
         if one.kind == "rename":
@@ -54,7 +54,7 @@ def originals(name: str, metadata: Metadata, one: Correction) -> Mapping[str, Me
 
 def apply(tx: Connection, knowledge_base: int, wave: Sequence[Submission]) -> list[Submission]:
     """Submissions as they are stored, with the corrections of their documents."""
-    known = corrections.of_documents(tx, knowledge_base, [one.document.id for one in wave])
+    known = corrections.by_document(tx, knowledge_base, [one.document.id for one in wave])
     if not known:
         return list(wave)
     return [_applied(tx, one, known[one.document.id][1]) if one.document.id in known else one for one in wave]
@@ -80,7 +80,7 @@ def rewrite(
 ) -> None:
     """Corrects stored versions (document, generation, as it is stored), which had the corrections ``before``."""
     for key, generation, document in versions:
-        given = as_given(document.name, document.metadata, before)
+        given = as_submitted(document.name, document.metadata, before)
         for one in after:
             if (replaced := originals(*given, one)) != dict(one.original):
                 corrections.note_original(tx, one.id, replaced)
@@ -94,7 +94,7 @@ def _write(tx: Connection, knowledge_base: int, key: int, generation: int, docum
     stored = tx.execute(select(VersionRow.__table__).where(own)).one()
     extra = {field: list(value) if isinstance(value, tuple) else value for field, value in document.metadata.items()}
     values: dict[str, Any] = {**stored._mapping, NAME: document.name[:512], "metadata": extra}
-    checksum = checksums.of_values(*(values[column] for column in checksums.VERSION))
+    checksum = checksums.values_checksum(*(values[column] for column in checksums.VERSION))
     tx.execute(update(VersionRow).where(own).values(name=values[NAME], metadata=extra, checksum=checksum))
     known = (ValidityRow.document_key == key) & (ValidityRow.generation == generation)
     tx.execute(delete(ValidityRow).where(known))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from qianxun.core.errors import MissingExtra
 from qianxun.core.governance.receipts import Receipt, signed_bytes
-from qianxun.records.sealing import Sealing
+from qianxun.records.secrets.sealing import Sealing
 
 PURPOSE: Final = "deletion receipts"
 ED25519, HMAC = "ed25519", "hmac-sha256"

@@ -27,7 +27,7 @@ COLUMNS_SHOWN = (
 )
 
 
-class Served(NamedTuple):
+class ServedValidity(NamedTuple):
     """A served document of whose validity something is known."""
 
     doc_id: str
@@ -75,7 +75,7 @@ def read_unread(tx: Connection, knowledge_base: int, after: int, limit: int) -> 
     return (found[-1][0] if len(found) == limit else 0), len(fresh)
 
 
-def served(tx: Connection, knowledge_base: int) -> list[Served]:
+def served(tx: Connection, knowledge_base: int) -> list[ServedValidity]:
     """Of the versions that are served, those of which something is known. A disabled document replaces no other."""
     own = (ValidityRow.document_key == DocumentRow.key) & (ValidityRow.generation == DocumentRow.served)
     version = (VersionRow.document_key == DocumentRow.key) & (VersionRow.generation == DocumentRow.served)
@@ -83,7 +83,9 @@ def served(tx: Connection, knowledge_base: int) -> list[Served]:
     query = select(*columns).select_from(ValidityRow).join(DocumentRow, own).join(VersionRow, version)
     found = tx.execute(query.where(ValidityRow.knowledge_base_id == knowledge_base).order_by(DocumentRow.doc_id)).all()
     disabled = corrections.disabled_documents(tx, knowledge_base) if found else set()
-    return [Served(doc_id, name, validity_in(*known)) for doc_id, name, *known in found if doc_id not in disabled]
+    return [
+        ServedValidity(doc_id, name, validity_in(*known)) for doc_id, name, *known in found if doc_id not in disabled
+    ]
 
 
 def validity_in(valid_from: Any, valid_until: Any, supersedes: Any, read: Any) -> Validity:

@@ -44,7 +44,7 @@ _HOOKS: Final = (
 )
 
 
-class Due(NamedTuple):
+class DueDelivery(NamedTuple):
     """A delivery that is to be tried now, and where to."""
 
     id: int
@@ -155,12 +155,12 @@ def _room(tx: Connection, number: int) -> int:
     return MOST_WAITING - min(tx.execute(count).scalar_one(), MOST_WAITING)
 
 
-def trial(tx: Connection, number: int, event: str, *, tenant: str) -> Due:
+def trial(tx: Connection, number: int, event: str, *, tenant: str) -> DueDelivery:
     """An event that is to be tried once, and is not queued. Raises NotFound."""
     row = _row(tx, number, tenant)
     (delivery,) = allocate(tx, "webhook_delivery", 1)
     payload = _payload(delivery, event, tenant, 0, {}, datetime.now(UTC))
-    return Due(delivery, number, event, payload, 0, tenant, row.url, row.sealed_secret)
+    return DueDelivery(delivery, number, event, payload, 0, tenant, row.url, row.sealed_secret)
 
 
 def _insert(tx: Connection, event: str, queued: Sequence[tuple[int, str, int, Mapping[str, Any]]]) -> int:
@@ -181,7 +181,7 @@ def _payload(number: int, event: str, tenant: str, base: int, data: Mapping[str,
     return json.dumps({**about, "knowledge_base_id": base, "data": dict(data)})
 
 
-def due(tx: Connection, most_of_a_hook: int) -> list[Due]:
+def due(tx: Connection, most_of_a_hook: int) -> list[DueDelivery]:
     """What is to be tried now, the longest overdue first: so many of each hook, since one may have thousands."""
     waiting = (DeliveryRow.status == "pending") & (DeliveryRow.next_at <= database_time())
     place = func.row_number().over(partition_by=DeliveryRow.webhook_id, order_by=(DeliveryRow.next_at, DeliveryRow.id))
@@ -190,7 +190,7 @@ def due(tx: Connection, most_of_a_hook: int) -> list[Due]:
     query = select(*columns, WebhookRow.tenant, WebhookRow.url, WebhookRow.sealed_secret)
     query = query.join(WebhookRow, WebhookRow.id == DeliveryRow.webhook_id)
     query = query.join(numbered, numbered.c.id == DeliveryRow.id).where(numbered.c.place <= most_of_a_hook)
-    return [Due(*row) for row in tx.execute(query.order_by(DeliveryRow.next_at, DeliveryRow.id))]
+    return [DueDelivery(*row) for row in tx.execute(query.order_by(DeliveryRow.next_at, DeliveryRow.id))]
 
 
 def arrived(tx: Connection, deliveries: Collection[int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from qianxun.records.database.migrating import pass_over_what_is_done
+from qianxun.records.database.migrating import skip_what_is_applied
 from qianxun.records.database.postgres import schema_of
 from qianxun.records.schema import Base
 
@@ -15,6 +15,6 @@ context.configure(
     target_metadata=Base.metadata,
     render_as_batch=True,  # SQLite cannot alter most things in place
 )
-pass_over_what_is_done(context.get_context())
+skip_what_is_applied(context.get_context())
 with context.begin_transaction():
     context.run_migrations()

@@ -261,7 +261,7 @@ async def run_layered(
     for _ in range(TRIES):
         with base.serving.borrow() as serving:
             generation = await current_generation(base, serving)
-            base.tables = base.tables.at(generation.records)
+            base.tables = base.tables.for_state(generation.records)
             weighted = await with_weights(base, serving, options, generation.records)
             plan = await plan_query(base, text, weighted, generation=generation)
             state = LayeredSearch(base, serving, plan, weighted, kind)

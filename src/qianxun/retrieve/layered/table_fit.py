@@ -134,7 +134,7 @@ async def table_candidates(
     """The first ``most`` tables of the evidence."""
     pinned = {found.chunk.key: found for found in await evidence.pinned()}
     keys, cache = list(dict.fromkeys([*pinned, *evidence.fused.keys.tolist()])), base.tables
-    table_of = await stored(base, cache.table_of, tables.of_chunks, keys)
+    table_of = await stored(base, cache.table_of, tables.keys_by_chunk, keys)
     chunks: dict[int, list[int]] = {}
     for key in keys:
         if key in table_of:
@@ -172,7 +172,7 @@ def _names(cache: TableCache, head: TableHead, chunk: Chunk) -> Names:
     """The same tables are candidates again and again. A document's metadata may be changed without another version."""
     named = chunk.attributes.metadata.get("table_type")
     called = named if isinstance(named, str) else ""
-    return cache.made((head.key, chunk.key, called), lambda: names_of(head.title, head.columns, chunk.text, called))
+    return cache.once((head.key, chunk.key, called), lambda: names_of(head.title, head.columns, chunk.text, called))
 
 
 def names_of(title: str, columns: tuple[Column, ...], text: str, named: str = "") -> Names:

@@ -244,7 +244,7 @@ async def _answered(base: OpenBase, layers: _Layers, recall: LayeredRecall, seco
             known = await whole_tables(base, list(keys.values()))
             tables = {id_: known[key] for id_, key in keys.items() if key in known}
             sheets = [
-                base.tables.made(("sheet", keys[id_], id_, contexts[id_]), partial(_sheet, id_, table, contexts[id_]))
+                base.tables.once(("sheet", keys[id_], id_, contexts[id_]), partial(_sheet, id_, table, contexts[id_]))
                 for id_, table in tables.items()
             ]
             cells = sum(len(sheet) * len(sheet.columns) for sheet in sheets)

@@ -86,7 +86,7 @@ async def expanded(
     if len(text) > LONGEST:
         return ()
     text = comparable(text)
-    known = known_places(text, base.terms.own(base.about.config), shipped(), base.analyser)[:PLACES]
+    known = known_places(text, base.terms.synonyms_of(base.about.config), shipped(), base.analyser)[:PLACES]
     others = list(dict.fromkeys(related.by for place in known for related in place.related))[:WORDS]
     parts = {word: tuple(dict.fromkeys(base.analyser.words(word))) for word in others}
     looked_up = tuple(dict.fromkeys(part for own in parts.values() for part in own))

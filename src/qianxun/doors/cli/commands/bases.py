@@ -245,9 +245,11 @@ def show(context: typer.Context, name: NameArgument, as_json: JsonFlag = False) 
     console.print(tr("配置：", "Configuration: ") + "  ".join(lines), markup=False, highlight=False, style="dim")
     if documents:
         console.print(_listing(documents))
-    for one in documents:
-        if one.reason and one.status != "indexed":  # below the table: in a column of it nobody could read them
-            console.print(f"[{STATES[one.status]}]·[/] {escape(_reason(one))}", soft_wrap=True)
+    for document in documents:
+        if (
+            document.reason and document.status != "indexed"
+        ):  # below the table: in a column of it nobody could read them
+            console.print(f"[{STATES[document.status]}]·[/] {escape(_reason(document))}", soft_wrap=True)
     if failed := about["states"].get("failed", 0):
         start = session.start
         hint(
@@ -273,16 +275,20 @@ def _place(one: DocumentState) -> tuple[bool, str, str]:
 def _listing(documents: Sequence[DocumentState]) -> Table:
     table = new_table(("文档", "document"), overflow="fold")
     widest = max(
-        min(len(one.doc_id), ID_SHOWN) for one in documents
+        min(len(document.doc_id), ID_SHOWN) for document in documents
     )  # to be copied: in one piece, if it is one of ours
     table.add_column(tr("编号", "id"), overflow="fold", style="dim", min_width=widest)
     table.add_column(tr("状态", "state"), no_wrap=True)
     table.add_column(tr("块", "chunks"), justify="right", no_wrap=True)
     table.add_column(tr("更新于", "updated"), style="dim")
-    for one in documents:
-        state = f"[{STATES[one.status]}]{label('states', one.status)}[/]"
+    for document in documents:
+        state = f"[{STATES[document.status]}]{label('states', document.status)}[/]"
         table.add_row(
-            escape(one_line(path_of(one))), escape(one.doc_id), state, str(one.chunks), minutes(one.updated_at)
+            escape(one_line(path_of(document))),
+            escape(document.doc_id),
+            state,
+            str(document.chunks),
+            minutes(document.updated_at),
         )
     return table
 

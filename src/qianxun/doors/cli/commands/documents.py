@@ -33,14 +33,14 @@ from qianxun.doors.cli.session import (
     with_base,
     with_library,
 )
-from qianxun.doors.cli.views.drawing import label, minutes, place_of, printable
+from qianxun.doors.cli.views.drawing import label, location_of, minutes, printable
 
 if TYPE_CHECKING:
     from qianxun.core.governance.receipts import Receipt
     from qianxun.core.governance.validity import Validity
     from qianxun.core.ingest_types import Labels, Report
     from qianxun.core.types import Chunk, DocumentState, KnowledgeBase, MetadataValue
-    from qianxun.engine.admin.sync import Doubt, Dropped
+    from qianxun.engine.admin.sync import NotRemoved, RemovalReport
 
 REMOVED_SHOWN = 20  # documents that --sync removed
 
@@ -119,7 +119,7 @@ def _check_without_sync(yes: bool, restore: bool) -> None:
         )
 
 
-def _add_with_progress(session: Session, request: Request, *, quiet: bool) -> tuple[Report, Dropped | None]:
+def _add_with_progress(session: Session, request: Request, *, quiet: bool) -> tuple[Report, RemovalReport | None]:
     with bars(quiet=quiet) as shown:
         progress = AddProgress(shown)
         try:
@@ -131,7 +131,7 @@ def _add_with_progress(session: Session, request: Request, *, quiet: bool) -> tu
             raise ServiceUnavailable(error.message, hint=error.hint + _so_far(progress)) from error
 
 
-async def _add(library: Library, request: Request, progress: AddProgress) -> tuple[Report, Dropped | None]:
+async def _add(library: Library, request: Request, progress: AddProgress) -> tuple[Report, RemovalReport | None]:
     base = await find_base(library, request.kb, request.start)
 
     async def take(paths: Sequence[Path]) -> Report:
@@ -219,7 +219,7 @@ def described(report: Report, seconds: float) -> dict[str, object]:
     }
 
 
-def _print_added(report: Report, dropped: Dropped | None, seconds: float, *, as_json: bool) -> None:
+def _print_added(report: Report, dropped: RemovalReport | None, seconds: float, *, as_json: bool) -> None:
     if as_json:
         print_json(described(report, seconds) | (_dropped_json(report, dropped) if dropped else {}))
         return
@@ -252,16 +252,16 @@ def _show_report(report: Report, seconds: float) -> None:
 # ── add --sync ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _dropped_json(report: Report, dropped: Dropped) -> dict[str, object]:
+def _dropped_json(report: Report, dropped: RemovalReport) -> dict[str, object]:
     return {
         "deleted": [str(path) for path in report.deleted],
         "removed": len(dropped.removed),
         "removed_documents": [{"doc_id": file.doc_id, "path": str(file.path)} for file in dropped.removed],
-        "kept": [{"path": str(one.folder), "documents": one.missing, "why": one.why} for one in dropped.doubts],
+        "kept": [{"path": str(doubt.folder), "documents": doubt.missing, "why": doubt.why} for doubt in dropped.doubts],
     }
 
 
-def _show_dropped(dropped: Dropped) -> None:
+def _show_dropped(dropped: RemovalReport) -> None:
     console = out()
     if count := len(dropped.removed):
         done(f"移除 {count} 个文档：文件已不在", f"{count} documents removed: their files are gone")
@@ -299,7 +299,7 @@ def _show_deleted(paths: Sequence[Path]) -> None:
     )
 
 
-def _doubt(doubt: Doubt) -> str:
+def _doubt(doubt: NotRemoved) -> str:
     folder, missing, known = doubt.folder, doubt.missing, doubt.known
     match doubt.why:
         case "empty":
@@ -380,7 +380,7 @@ def show(context: typer.Context, document: DocumentArgument, kb: BaseOption, as_
         console.print(line, style="dim", markup=False, soft_wrap=True)
     for chunk in chunks:
         console.print()
-        title = Text(f"{chunk.index:>3}  ").append_text(place_of(chunk)).append(f"  {chunk.chunk_id}", style="dim")
+        title = Text(f"{chunk.index:>3}  ").append_text(location_of(chunk)).append(f"  {chunk.chunk_id}", style="dim")
         print_folded(console, title, 5, hanging=5)
         print_folded(console, Text(chunk.text), 5)
 

@@ -88,7 +88,7 @@ def show(context: typer.Context, name: SetName, kb: BaseOption, as_json: JsonFla
         print_json({"cases": cases})
         return
     for case in cases:
-        places = "、".join(dict.fromkeys(one.doc_id for one in case.relevant))
+        places = "、".join(dict.fromkeys(label.doc_id for label in case.relevant))
         print_plain(out(), f"{case.id}  {visible(case.question)}  → {visible(places)}")
 
 

@@ -16,7 +16,7 @@ from qianxun.core.options import SearchChoices, SearchOptions
 from qianxun.doors.cli.i18n import out, print_folded, print_json, tr
 from qianxun.doors.cli.option_flags import with_options
 from qianxun.doors.cli.session import BaseOption, JsonFlag, Library, find_base, session_of, with_library
-from qianxun.doors.cli.views.drawing import arm_label, excerpt, label, place_of, printable, show_degraded
+from qianxun.doors.cli.views.drawing import arm_label, excerpt, label, location_of, printable, show_degraded
 from qianxun.doors.cli.views.explain import (
     described_why,
     figures_of,
@@ -170,7 +170,7 @@ def _title(rank: int, hit: Found, *, with_arms: bool = True) -> Text:
     if with_arms:
         arms = "  ".join(f"{arm_label(arm)} {by.score:.2f}" for arm, by in hit.arms.items())
         title.append(f"{label('tiers', hit.tier)}  {arms}  ", style="dim")
-    title.append_text(place_of(hit.chunk))
+    title.append_text(location_of(hit.chunk))
     if hit.chunk.is_edited:
         title.append(tr("  已更正", "  edited"), style="yellow")
     if hit.pinned:

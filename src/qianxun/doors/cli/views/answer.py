@@ -124,7 +124,9 @@ def _place(source: Source) -> Text:
 
 def _cited(answer: Answer, number: int) -> str:
     """The parts of the answer that cite a source; all of it where none does."""
-    parts = [answer.answer[one.start : one.end] for one in answer.citations if number in one.numbers]
+    parts = [
+        answer.answer[citation.start : citation.end] for citation in answer.citations if number in citation.numbers
+    ]
     return " ".join(MARK.sub("", part) for part in parts) or answer.answer
 
 

@@ -32,7 +32,7 @@ MEASURES = {
 def described_answers(
     file: Path, summaries: Mapping[str, Any], found: Sequence[tuple[str, Sequence[AnswerResult]]]
 ) -> dict[str, Any]:
-    results = {label or file.stem: [asdict(one) for one in results] for label, results in found}
+    results = {label or file.stem: [asdict(result) for result in results] for label, results in found}
     return {"file": str(file), "summary": dict(summaries), "results": results}
 
 
@@ -41,11 +41,11 @@ def show_answers(
 ) -> None:
     table = Table(tr("指标", "measure"), *(escape(label) for label in summaries))
     for name, words in MEASURES.items():
-        table.add_row(tr(*words), *(_written(one[name]) for one in summaries.values()))
+        table.add_row(tr(*words), *(_written(summary[name]) for summary in summaries.values()))
     console = out()
     console.print(table)
     for label, results in found:
-        missed = [one for one in results if one.is_right is False]
+        missed = [result for result in results if result.is_right is False]
         if missed:
             title = tr(f"没有答对的 {len(missed)} 问", f"{len(missed)} not right")
             print_plain(console, f"{title}（{label}）" if label else title)

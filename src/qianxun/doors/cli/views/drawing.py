@@ -49,7 +49,7 @@ def minutes(moment: str) -> str:
     return moment[:16].replace("T", " ")
 
 
-def place_of(chunk: Chunk) -> Text:
+def location_of(chunk: Chunk) -> Text:
     """The document, the headings that are not its name, the page."""
     title, place = chunk_title(chunk), chunk_place(chunk)
     drawn = Text(title, style="bold cyan").append(place.removeprefix(title), style="not bold")

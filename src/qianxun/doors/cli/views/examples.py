@@ -51,8 +51,8 @@ def show_import(file: Path, report: ImportReport) -> None:
 
 
 def _show_passed_over(report: ImportReport) -> None:
-    for one in report.rejected[:REJECTED_SHOWN]:
-        note(f"  ✗ {_place(one.sheet, one.row)}：{one.reason}", style="red")
+    for rejected in report.rejected[:REJECTED_SHOWN]:
+        note(f"  ✗ {_place(rejected.sheet, rejected.row)}：{rejected.reason}", style="red")
     if (more := len(report.rejected) - REJECTED_SHOWN) > 0:
         note(tr(f"  … 还有 {more} 处，用 --json 看全部", f"  … {more} more: see --json"), "red")
     for double in report.doubles[:REJECTED_SHOWN]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from qianxun.doors.cli.i18n import print_folded, tr
-from qianxun.doors.cli.views.drawing import arm_label, bars, label, labelled, milliseconds, padded, place_of
+from qianxun.doors.cli.views.drawing import arm_label, bars, label, labelled, location_of, milliseconds, padded
 
 if TYPE_CHECKING:
     from qianxun.core.explanation import Decisions, Explained, Explanation, Sum
@@ -144,7 +144,7 @@ def show_why(console: Console, why: Explanation, command: str) -> None:
 
     title = Text(why.chunk_id, style="bold")
     if why.chunk is not None:
-        title.append("  ").append_text(place_of(why.chunk))
+        title.append("  ").append_text(location_of(why.chunk))
     print_folded(console, title, 0)
     mark = ("✓", "green") if why.is_returned else ("✗", "red")
     print_folded(console, Text.assemble(mark, " " + tr(*reason_texts(why))), 2, hanging=2)

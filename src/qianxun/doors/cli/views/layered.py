@@ -23,9 +23,9 @@ from qianxun.doors.cli.views.drawing import (
     highlighted,
     label,
     labelled,
+    location_of,
     milliseconds,
     padded,
-    place_of,
     plain_value,
     visible,
 )
@@ -89,7 +89,7 @@ def _title(rank: int, result: LayeredResult) -> Text:
         else f"{strategy}  "
     )
     title.append(by, style="dim")
-    return title.append_text(place_of(result.doc))
+    return title.append_text(location_of(result.doc))
 
 
 # ── the answer ───────────────────────────────────────────────────────────────────────────────────
@@ -302,9 +302,13 @@ def _show_details(console: Console, result: LayeredResult) -> None:
     if result.strategy == "expansion" and not expansions:
         last = tr("没有换词；与问题并非无关，由最后一层收下", "no other words; not unrelated")
         labelled(console, tr("扩展", "expanded"), last)
-    for one in expansions:
-        origin = label("expansions", one["origin"])
-        labelled(console, tr("扩展", "expanded"), f"{one['word']} → {one['by']}{tr(f'（{origin}）', f' ({origin})')}")
+    for expansion in expansions:
+        origin = label("expansions", expansion["origin"])
+        labelled(
+            console,
+            tr("扩展", "expanded"),
+            f"{expansion['word']} → {expansion['by']}{tr(f'（{origin}）', f' ({origin})')}",
+        )
     for name, value in details.items():
         if name != "coverage" and value not in (None, "", [], {}):
             labelled(console, name, plain_value(value))

@@ -33,14 +33,14 @@ def show_tuning(base: KnowledgeBase, found: Tuning) -> None:
     table.add_column(tr("设置", "setting"), no_wrap=True)
     for title in ("nDCG@10", tr("首条命中", "hit@1"), tr("差", "difference"), "p", tr("显著", "significant"), "p50 ms"):
         table.add_column(title, justify="right", no_wrap=True)
-    for at, one in enumerate(found.attempts):
-        name = tr("现在的设置", "as it is") if at == 0 else one.name
-        compared = ("", "", "") if at == 0 else _compared(one)
-        table.add_row(escape(name), f"{one.ndcg:.3f}", f"{one.first:.3f}", *compared, f"{one.p50_ms:.1f}")
+    for at, attempt in enumerate(found.attempts):
+        name = tr("现在的设置", "as it is") if at == 0 else attempt.name
+        compared = ("", "", "") if at == 0 else _compared(attempt)
+        table.add_row(escape(name), f"{attempt.ndcg:.3f}", f"{attempt.first:.3f}", *compared, f"{attempt.p50_ms:.1f}")
     out().print(table)
-    for one in found.attempts:
-        for reason in one.notes:
-            note(f"! {one.name}：{reason}", "yellow")
+    for attempt in found.attempts:
+        for reason in attempt.notes:
+            note(f"! {attempt.name}：{reason}", "yellow")
 
 
 def _compared(one: Attempt) -> tuple[str, str, str]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from qianxun.core.codec.command_line import command_for, quoted
+from qianxun.core.codec.options import choices_from, search_body
 from qianxun.core.errors import BadInput
 from qianxun.core.filters import EVERYTHING, Eq, Filter, In, Scalar, all_of, read_filters, written_filters
-from qianxun.core.options import NO_RERANK, SearchChoices, SearchOptions, choices_from, options_of, search_body
+from qianxun.core.option_fields import options_of
+from qianxun.core.options import NO_RERANK, SearchChoices, SearchOptions
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.console.forms import Fields
 

@@ -30,8 +30,8 @@ from qianxun.doors.http.console.forms import SESSION_COOKIE
 from qianxun.doors.http.context import Service, read_only_key
 from qianxun.doors.http.middleware.principals import X_PRINCIPAL, named_principal, principal_for
 from qianxun.doors.http.responses import error_response, path_exists, prefers_english, problem, unknown_path_message
+from qianxun.engine.across_tenants import KeyHolder
 from qianxun.engine.governance.tokens import looks_like_token
-from qianxun.engine.operations import KeyHolder
 
 OPEN: Final = frozenset({"/", "/console", "/healthz", "/readyz", "/console/sign-in"})  # need no key
 OPEN_FILES: Final = "/console/static/"
@@ -152,7 +152,7 @@ class Guard:
     async def _requires_key(self) -> bool:
         """True once a key has been created, even if all have been revoked since."""
         if not self._has_keys:
-            self._has_keys = await self.keys.any_ever()
+            self._has_keys = await self.keys.was_any_created()
         return self._has_keys
 
     # ── bodies ───────────────────────────────────────────────────────────────────────────────────

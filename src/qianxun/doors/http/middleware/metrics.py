@@ -24,7 +24,7 @@ from qianxun.core.plugins import names as plugin_names
 from qianxun.core.types import Degraded
 from qianxun.doors.http.context import Service, service_of
 from qianxun.doors.http.openapi import error_responses
-from qianxun.engine.operations import StorageUse, pending_writes, quota_uses, storage_use, webhook_deliveries
+from qianxun.engine.across_tenants import StorageUse, pending_writes, quota_uses, storage_use, webhook_deliveries
 
 OTHER: Final = "other"  # the label of what is not in a closed set
 TOTAL: Final = "total"

@@ -6,7 +6,7 @@ from typing import Final
 
 from qianxun.core.errors import BadInput, Forbidden
 from qianxun.core.governance.access import ANONYMOUS, Principal, principal_of, read_principal
-from qianxun.engine.operations import KeyHolder
+from qianxun.engine.across_tenants import KeyHolder
 
 X_PRINCIPAL: Final = b"x-principal"
 HEADER_LIMIT: Final = 64 * 1024  # bytes

@@ -15,7 +15,7 @@ from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.context import Service, service_of
 from qianxun.doors.http.error_formats import Problem
 from qianxun.doors.http.responses import STATUSES, Envelope, problem, success
-from qianxun.engine.operations import pending_writes
+from qianxun.engine.across_tenants import pending_writes
 
 log = logging.getLogger(__name__)
 

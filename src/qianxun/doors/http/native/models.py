@@ -20,7 +20,7 @@ from qianxun.doors.http.openapi import returns
 from qianxun.doors.http.request_models import Number, RequestModel
 from qianxun.doors.http.response_models import listed, response
 from qianxun.doors.http.responses import Envelope, success
-from qianxun.engine.names import check_base_url
+from qianxun.engine.models_by_name import check_base_url
 
 ModelType = Literal["embedding", "chat", "qa", "rewrite", "rerank", "vision"]
 ModelId = Annotated[int, Path(description="模型的编号", ge=1, le=MAX_ID, examples=[17])]

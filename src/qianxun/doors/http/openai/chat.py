@@ -29,7 +29,7 @@ from qianxun.doors.http.request_models import DocId, Filters, ForeignRequest, Nu
 from qianxun.doors.http.response_models import response
 from qianxun.doors.http.responses import problem
 from qianxun.doors.mcp.ids import own_url, service_address
-from qianxun.engine.names import count_tokens
+from qianxun.engine.models_by_name import count_tokens
 
 MESSAGES_LIMIT: Final = 1000
 PARTS_LIMIT: Final = 100

@@ -18,7 +18,7 @@ from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openapi import request_examples, returns
 from qianxun.doors.http.request_models import ForeignRequest, Number
 from qianxun.doors.http.responses import json_response
-from qianxun.engine.names import count_tokens, embed_texts, find_embedding
+from qianxun.engine.models_by_name import count_tokens, embed_texts, find_embedding
 
 TEXTS_LIMIT: Final = 2048  # as OpenAI has it
 TEXT_LIMIT: Final = 32_000  # characters of one text

@@ -14,7 +14,7 @@ from qianxun.doors.http.context import TenantEngine
 from qianxun.doors.http.error_formats import OpenAIProblem
 from qianxun.doors.http.openapi import returns
 from qianxun.doors.http.responses import json_response
-from qianxun.engine.names import card_name, embedding_names, no_such_model
+from qianxun.engine.models_by_name import card_name, embedding_names, no_such_model
 
 TAG: Final = "OpenAI 兼容"
 OWNER: Final = "qianxun"

@@ -40,7 +40,7 @@ from qianxun.doors.http.openai.models import NAME_LENGTH, TAG
 from qianxun.doors.http.openapi import event_stream, request_examples, returns
 from qianxun.doors.http.request_models import DocId, Filters, ForeignRequest, ask_choices, with_options
 from qianxun.doors.mcp.ids import document_id
-from qianxun.engine.names import count_tokens
+from qianxun.engine.models_by_name import count_tokens
 
 PART_TYPES: Final = {"input_text": "text", "output_text": "text", "input_image": "image_url"}
 MESSAGE: Final = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from qianxun.core.errors import QianxunError, ServiceUnavailable, of_word
+from qianxun.core.errors import QianxunError, ServiceUnavailable, error_named
 from qianxun.doors.http.listener import bound, on_signals, url_of
 from qianxun.doors.http.workers.process import Role, Start
 from qianxun.engine.settings import Settings
@@ -94,7 +94,7 @@ class _Child:
             return
         code = await self.process.wait()
         if "error" in words:
-            raise of_word(words["error"], words["message"], hint=words["hint"])
+            raise error_named(words["error"], words["message"], hint=words["hint"])
         raise ServiceUnavailable(f"一个进程（{self.role}）没有启动起来，退出码 {code}", hint="原因在它的日志里")
 
     async def ended(self) -> _Child:

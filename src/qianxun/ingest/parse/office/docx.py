@@ -22,7 +22,8 @@ from qianxun.ingest.parse.office.package import BROKEN, inspect
 from qianxun.ingest.parse.office.word_numbering import Numbering, read_numbering
 from qianxun.ingest.preprocess import superscript
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, clean, flow, table_blocks
+from qianxun.ingest.tables.grid import Cell, clean, flow
+from qianxun.ingest.tables.read_table import table_blocks
 
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _EMBED: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}embed"
@@ -125,7 +126,7 @@ def _notes(document: Any, kind: str, unread: list[str]) -> dict[tuple[str, str],
     root = _part(document, f"{kind}s", unread)
     found: dict[tuple[str, str], str] = {}
     for note in root.iterfind(_W + kind) if root is not None else ():
-        text = "\n".join(filter(None, (_text(one).strip() for one in note.iter(_W + "p"))))
+        text = "\n".join(filter(None, (_text(paragraph).strip() for paragraph in note.iter(_W + "p"))))
         if text:
             found[f"{_W}{kind}Reference", note.get(_W + "id", "")] = text
     return found

@@ -13,7 +13,8 @@ from qianxun.core.errors import MissingExtra, TooLarge, Unreadable
 from qianxun.ingest.parse.office.embedded import EQUATIONS, Pictures, diagram_text, diagrams_in, linear
 from qianxun.ingest.parse.office.package import BROKEN, inspect
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, clean, place, table_blocks
+from qianxun.ingest.tables.grid import Cell, clean, place
+from qianxun.ingest.tables.read_table import table_blocks
 
 _DEEPEST_GROUP: Final = 20
 _LONGEST_TITLE: Final = 40
@@ -38,7 +39,7 @@ def parse(path: Path, limits: ParseLimits, on_page: Callable[[], None] = lambda:
     for page, slide in enumerate(slides, 1):
         blocks.extend(_headed(list(_slide(slide, page, pictures, limits, unread)), page))
     title = (show.core_properties.title or "").strip()
-    named = (one.text for one in blocks if isinstance(one, Heading) and one.text != _numbered(one.page))
+    named = (block.text for block in blocks if isinstance(block, Heading) and block.text != _numbered(block.page))
     title = title or next(named, "")
     warnings = pictures.warnings()
     if unread:
@@ -99,7 +100,7 @@ def _alternatives(slide: Any) -> list[Any]:
     from pptx.shapes.shapetree import SlideShapeFactory
 
     choices = slide.shapes._spTree.iter(_CHOICE)
-    return [SlideShapeFactory(shape, slide.shapes) for one in choices for shape in one if shape.tag in _SHAPES]
+    return [SlideShapeFactory(shape, slide.shapes) for choice in choices for shape in choice if shape.tag in _SHAPES]
 
 
 def _flat(shapes: Sequence[Any], depth: int = 0) -> Iterator[Any]:

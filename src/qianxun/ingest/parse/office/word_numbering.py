@@ -67,7 +67,7 @@ class Numbering:
         else:
             counts[depth] = counts[depth] + 1 if depth in counts else level.start
         self._begun.add((number, depth))
-        for deeper in [one for one in counts if one > depth]:
+        for deeper in [count for count in counts if count > depth]:
             del counts[deeper]
 
     def _shown(self, abstract: str, depth: int, of: _Level) -> str:

@@ -17,7 +17,8 @@ from qianxun.ingest.parse.pages.ocr import Line, Pixels, load_picture, recognise
 from qianxun.ingest.parse.pages.reflow import joined, reflow, shown_width
 from qianxun.ingest.parse.pages.ruling import Box, grid_of, ruled_cells, straighten
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, Grid, clean, place, read_table
+from qianxun.ingest.tables.grid import Cell, Grid, clean, place
+from qianxun.ingest.tables.read_table import read_table
 
 _SHORTEST_FULL_LINE = 20  # columns of type
 _Placed = tuple[float, float, list[Block]]  # top, left, blocks there

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from qianxun.core.documents import Table
 from qianxun.ingest.parse.pages.ruling import Box, edges, grid_of
-from qianxun.ingest.tables.grid import Cell, Grid, as_text, clean, read_table
+from qianxun.ingest.tables.grid import Cell, Grid, as_text, clean
+from qianxun.ingest.tables.read_table import read_table
 
 _FEWEST_STROKES: Final = 6  # a table of two rows and two columns has as many lines
 _MOST_STROKES: Final = 4_000  # drawings and maps, not tables
@@ -50,7 +51,9 @@ class RuledTable:
         alone = other.read("")
         if alone is not None and same:
             same = next((at for at, row in enumerate(other.grid.rows[:same]) if _texts(row) == [*alone.texts[0]]), same)
-        elif alone is not None and any(one.path and one.kind not in ("text", "category") for one in alone.columns):
+        elif alone is not None and any(
+            column.path and column.kind not in ("text", "category") for column in alone.columns
+        ):
             return None
         if not same and self._is_formed_like(other):
             return None

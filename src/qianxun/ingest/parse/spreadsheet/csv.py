@@ -14,7 +14,8 @@ from qianxun.core.errors import TooLarge, Unreadable
 from qianxun.ingest.parse.encoding import read_text
 from qianxun.ingest.parse.pairs import pairs_in
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import EMPTY, Cell, Grid, place, table_blocks
+from qianxun.ingest.tables.grid import EMPTY, Cell, Grid, place
+from qianxun.ingest.tables.read_table import table_blocks
 
 _DELIMITERS: Final = ",\t;|，"
 _LONGEST_FIELD: Final = 10_000_000

@@ -28,7 +28,8 @@ from qianxun.ingest.parse.spreadsheet.sheet_regions import Region, regions
 from qianxun.ingest.parse.spreadsheet.workbook import check_workbook, column_letters, position
 from qianxun.ingest.sandbox.limits import ParseLimits
 from qianxun.ingest.tables.cells import is_measure, is_money_unit
-from qianxun.ingest.tables.grid import Cell, as_text, clean, place, read_table
+from qianxun.ingest.tables.grid import Cell, as_text, clean, place
+from qianxun.ingest.tables.read_table import read_table
 
 _BROKEN: Final = (*BROKEN, InvalidFileException)
 _UNIT_LINE: Final = re.compile(r"[(（]?(?:金额|计量|货币)?单位|币种")

@@ -25,13 +25,13 @@ CHUNK = tuple(column.name for column in checksums.CHUNK)
 
 # Table, its primary key, the columns that are covered, their checksum
 TABLES: tuple[tuple[str, tuple[str, ...], tuple[str, ...], Callable[..., int]], ...] = (
-    ("knowledge_bases", ("id",), checksums.BASE, checksums.of_values),
-    ("document_versions", ("document_key", "generation"), checksums.VERSION, checksums.of_values),
-    ("chunks", ("key",), CHUNK, checksums.of_chunk),
-    ("chunk_vectors", ("chunk_key", "model"), ("chunk_key", "vector"), checksums.of_vector),
-    ("tables", ("key",), checksums.TABLE, checksums.of_values),
-    ("qa_pairs", ("key",), checksums.PAIR, checksums.of_values),
-    ("pair_vectors", ("pair_key", "model"), ("pair_key", "vector"), checksums.of_vector),
+    ("knowledge_bases", ("id",), checksums.BASE, checksums.values_checksum),
+    ("document_versions", ("document_key", "generation"), checksums.VERSION, checksums.values_checksum),
+    ("chunks", ("key",), CHUNK, checksums.chunk_checksum),
+    ("chunk_vectors", ("chunk_key", "model"), ("chunk_key", "vector"), checksums.vector_checksum),
+    ("tables", ("key",), checksums.TABLE, checksums.values_checksum),
+    ("qa_pairs", ("key",), checksums.PAIR, checksums.values_checksum),
+    ("pair_vectors", ("pair_key", "model"), ("pair_key", "vector"), checksums.vector_checksum),
 )
 
 

@@ -49,13 +49,13 @@ def documents(
     from qianxun.core.filters import all_of
     from qianxun.core.governance.access import checked_label
     from qianxun.core.ingest_types import DocumentQuery
-    from qianxun.doors.cli.option_flags import where_of
+    from qianxun.doors.cli.option_flags import parse_where
 
     query = DocumentQuery(
         name=name,
         status=status,
         order=order.value,
-        where=all_of(*(where_of(condition) for condition in where or ())),
+        where=all_of(*(parse_where(condition) for condition in where or ())),
         folder=folder,
         access=checked_label(label) if label else "",
         valid_on=valid_on,
@@ -89,10 +89,10 @@ def _moment(flag: str, text: str) -> datetime | None:
 def _show(found: DocumentListing) -> None:
     titles: tuple[tuple[str, str], ...] = (("编号", "id"), ("名称", "name"), ("状态", "state"), ("块", "chunks"))
     table = new_table(*titles, ("改于", "changed"), overflow="fold")
-    for one in found.documents:
-        cells: tuple[Any, ...] = (one.doc_id, one.name)
-        state = label("states", one.status)
-        table.add_row(*map(escape, map(one_line, cells)), state, str(one.chunks), minutes(one.updated_at))
+    for document in found.documents:
+        cells: tuple[Any, ...] = (document.doc_id, document.name)
+        state = label("states", document.status)
+        table.add_row(*map(escape, map(one_line, cells)), state, str(document.chunks), minutes(document.updated_at))
     if found.documents:
         out().print(table)
     hint(f"共 {found.total} 个", f"{found.total} in all")

@@ -76,7 +76,7 @@ def set_quota(
     settings = session_of(context).settings()
     expect_data(settings)
     given = {"documents": documents, "chunks": chunks, "bytes": size, "searches_per_minute": searches}
-    before = {one.tenant: one.quota for one in quotas.list_quotas(settings)}.get(tenant, Quota())
+    before = {quota.tenant: quota.quota for quota in quotas.list_quotas(settings)}.get(tenant, Quota())
     changes = {kind: _number(kind, text) for kind, text in given.items() if text is not None}
     use = quotas.set_quota(settings, tenant, replace(before, **changes))
     if as_json:

@@ -101,9 +101,9 @@ def show_receipt(receipt: Receipt) -> None:
     console.print(f"[bold]{receipt.id}[/]  {minutes(receipt.created_at.isoformat())}  {_state(receipt)}")
     table = new_table(("何处", "where"), ("去除", "removed"), ("剩下", "left"))
     table.add_column(tr("附注", "note"), overflow="fold")
-    for one in receipt.removed:
-        left = "?" if one.left < 0 else str(one.left)
-        table.add_row(one.store, str(one.removed), left, escape(one.note))
+    for removed in receipt.removed:
+        left = "?" if removed.left < 0 else str(removed.left)
+        table.add_row(removed.store, str(removed.removed), left, escape(removed.note))
     console.print(table)
     if (scan := receipt.scan) is not None:
         size, found = f"{scan.bytes / 1e6:.1f} MB", len(scan.found)

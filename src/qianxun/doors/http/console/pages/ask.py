@@ -28,7 +28,8 @@ from qianxun.core.answer_types import (
 from qianxun.core.errors import BadInput, NotFound
 from qianxun.core.limits import IMAGE_BYTES_LIMIT
 from qianxun.core.log_types import Feedback, Rating
-from qianxun.core.options import AUTO, AskChoices
+from qianxun.core.option_fields import AUTO
+from qianxun.core.options import AskChoices
 from qianxun.core.types import KnowledgeBase
 from qianxun.doors.http.console.answers import ShownAnswer, shown_answer
 from qianxun.doors.http.console.forms import ConsoleRoute, Fields, form, query

@@ -14,10 +14,10 @@ from qianxun.doors.http.console.page import Page, Text
 from qianxun.doors.http.console.pages.logs import count_series
 from qianxun.doors.http.console.render import redirect, render, translate
 from qianxun.doors.http.context import TenantEngine, Writer, service_of
+from qianxun.engine.across_tenants import pending_writes, storage_use
 from qianxun.engine.admin.background import start_rebuild, start_verify
 from qianxun.engine.admin.doctor import Health, examine
 from qianxun.engine.engine import Engine
-from qianxun.engine.operations import pending_writes, storage_use
 
 PAGE: Final = Page(
     "health",

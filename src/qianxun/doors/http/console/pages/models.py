@@ -13,7 +13,7 @@ from qianxun.doors.http.console.forms import ConsoleRoute, Fields, form
 from qianxun.doors.http.console.page import Page, Text
 from qianxun.doors.http.console.render import redirect, render, translate
 from qianxun.doors.http.context import TenantEngine, Writer, service_of
-from qianxun.engine.names import check_base_url
+from qianxun.engine.models_by_name import check_base_url
 
 PAGE: Final = Page(
     "models",

@@ -22,7 +22,7 @@ FIRST_PAGE: Final = f"{ROOT}/bench"
 
 @router.get("/console/sign-in")
 async def sign_in_page(request: Request) -> Response:
-    if not await service_of(request).keys.any_ever():
+    if not await service_of(request).keys.was_any_created():
         return redirect(request, FIRST_PAGE)
     return _page(request, wanted=query(request).text("next"))
 

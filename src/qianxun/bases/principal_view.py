@@ -1,6 +1,6 @@
 """A base as a principal sees it: its documents are those that the principal may see, and nothing tells of others.
 
-`seen_by` makes such a base of the whole one. Two parts are other than there: the records, in whose tables there is
+`view_for` makes such a base of the whole one. Two parts are other than there: the records, in whose tables there is
 nothing else (`records.database.restrict`), and the index, which counts among these documents alone (`PermittedIndex`).
 Whatever a search keeps of a base (periods, words, weights) it keeps of these. So every step that is handed a base
 answers as it would over a base that never held the rest.
@@ -50,7 +50,7 @@ SHARED: Final = (
 )  # fmt: skip
 
 
-async def seen_by(base: OpenBase, principal: Principal) -> OpenBase:
+async def view_for(base: OpenBase, principal: Principal) -> OpenBase:
     """The base as the principal may see it now; the base itself where nobody ever gave a label.
 
     Made anew once the base, its index or its settings have changed. Raises RetrieverUnavailable for an index of another
@@ -169,12 +169,12 @@ class PermittedIndex:
         """The whole base closes it."""
 
 
-def whole_of(base: OpenBase) -> OpenBase:
+def whole_base(base: OpenBase) -> OpenBase:
     """The base that a view is of; itself where it is none."""
     return base if base.view is None else base.view.whole
 
 
-def scope_of(base: OpenBase) -> str:
+def cache_scope(base: OpenBase) -> str:
     """Tells apart, in the keys of caches, what is seen of one base; "" where that is everything."""
     return "" if base.view is None else base.view.population.digest
 

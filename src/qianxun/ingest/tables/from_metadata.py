@@ -15,7 +15,8 @@ from qianxun.core.documents import Column, ContentFormat, Mark, PageStart, Parse
 from qianxun.core.filters import Metadata
 from qianxun.ingest.assemble import assemble, read_structure
 from qianxun.ingest.sandbox.limits import ParseLimits
-from qianxun.ingest.tables.grid import Cell, clean, place, read_table
+from qianxun.ingest.tables.grid import Cell, clean, place
+from qianxun.ingest.tables.read_table import read_table
 
 NAMES: Final = ("table_title", "table_headers", "table_type")
 _LISTED: Final = re.compile(r"[,，、;；|\t\n]")  # headers that are written as one text

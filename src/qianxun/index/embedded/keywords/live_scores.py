@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from qianxun.core.types import BM25, Bm25, Keys, Terms
 from qianxun.index import bm25 as scoring
 from qianxun.index.bm25 import REPEATED, TANTIVY
-from qianxun.index.embedded import keywords
-from qianxun.index.embedded.keywords import SCALE, KeywordView, Matched, Sieve, WantedTerms
+from qianxun.index.embedded.keywords import postings, search, tantivy_index
+from qianxun.index.embedded.keywords.population import MOST_TIMES, Members, Postings, Term
+from qianxun.index.embedded.keywords.search import SCALE, Matched, Sieve, WantedTerms
+from qianxun.index.embedded.keywords.tantivy_index import KeywordView
 from qianxun.index.embedded.members import live_members
-from qianxun.index.embedded.population import MOST_TIMES, Members, Postings, Term
-from qianxun.index.embedded.store import UNCOUNTED, Rows
+from qianxun.index.embedded.rows import UNCOUNTED, Rows
 from qianxun.index.shared import SCORE_DECIMALS, Require, distinct
 
 LIVE: Final = "live"  # no population has such a digest
@@ -77,11 +78,11 @@ class LiveStatistics:
             return total
         is_read = view.postings.get((name, term)) is not None
         if not is_read and not len(self.pending):
-            return keywords.count_not_deleted(view, name, term)
+            return postings.count_not_deleted(view, name, term)
         if is_read or total <= SHORT or len(self.pending) > FEW_PENDING:
-            return self._count_listed(keywords.postings(view, self.members, name, term))
-        dead = keywords.count_not_deleted(view, name, term, self.pending)
-        return keywords.count_not_deleted(view, name, term) - dead
+            return self._count_listed(postings.postings(view, self.members, name, term))
+        dead = postings.count_not_deleted(view, name, term, self.pending)
+        return postings.count_not_deleted(view, name, term) - dead
 
     def _count_listed(self, listed: Postings) -> int:
         at, _ = _inside(listed.rows - self.members.first, len(self.members.holds))
@@ -103,8 +104,8 @@ class LiveStatistics:
     def postings(self, term: Term, rows: Keys, *, is_whole: bool) -> Postings:
         """Where a term occurs, at least of these ``rows``."""
         if is_whole:
-            return keywords.postings(self.view, self.members, *term)
-        return keywords.postings_among(self.view, self.members, *term, rows)
+            return postings.postings(self.view, self.members, *term)
+        return postings.postings_among(self.view, self.members, *term, rows)
 
     def gain(self, terms: Sequence[Term]) -> float:
         """The most that a score can be of what tantivy gives, all terms being boosted to their weights."""
@@ -170,9 +171,9 @@ def match(
     allowed: NDArray[np.bool_],
     bm25: Bm25 = BM25,
 ) -> Matched:
-    """`keywords.match`, by the statistics of the live rows."""
-    with keywords.TantivyErrors():
-        wanted = keywords.wanted_terms(live, terms, gram_weight, bm25)
+    """`search.match`, by the statistics of the live rows."""
+    with tantivy_index.TantivyErrors():
+        wanted = search.wanted_terms(live, terms, gram_weight, bm25)
         if limit <= 0 or not allowed.any() or wanted.is_empty:
             return Matched(np.empty(0, dtype=np.int64), np.empty(0), wanted.ceiling)
         slots, scores = _search(live, wanted, limit, require, rows, allowed, bm25)
@@ -193,12 +194,12 @@ def _search(
     if not occurring:
         return np.empty(0, dtype=np.int64), np.empty(0)
     sieve = Sieve.of(rows, allowed, live.documents)
-    query = keywords.text_query(live.view.schema, wanted, require, sieve.few, _boosts(live, wanted))
+    query = search.text_query(live.view.schema, wanted, require, sieve.few, _boosts(live, wanted))
     gain, fetch = live.gain(occurring), sieve.first_fetch(limit) + len(live.pending)
     while True:
         hits = live.view.searcher.search(query, fetch, count=False).hits
         addresses = [address for _, address in hits]
-        at, slots = sieve.passing(keywords.rows_of(live.view, addresses))
+        at, slots = sieve.passing(tantivy_index.rows_of(live.view, addresses))
         times = _times(live, wanted, rows[slots], [addresses[one] for one in at.tolist()])
         scores = times.scores(live, require == "all")
         is_all = len(hits) < fetch
@@ -207,7 +208,7 @@ def _search(
             is_all = len(scores) >= limit and float(np.partition(scores, -limit)[-limit]) > beyond
         if is_all:
             break
-        fetch = keywords.deeper(fetch, limit, len(scores))
+        fetch = search.deeper(fetch, limit, len(scores))
     if bm25 == BM25 or not len(scores):
         return slots, scores
     best = scores >= np.partition(scores, -min(limit, len(scores)))[-min(limit, len(scores))]
@@ -246,7 +247,7 @@ class _Times:
         for ((name, term), counts), times in zip(self.clauses, self.times[:, chosen], strict=True):
             weight = scoring.term_weight(live.documents, live.frequency(name, term), bm25) * counts
             lengths = scoring.WRITTEN_NORMS[self.codes[name][chosen]]
-            damping = bm25.k1 * (1 - bm25.b + bm25.b * lengths / float(live.averages[name]))
+            damping = scoring.damping(lengths, float(live.averages[name]), bm25)
             written = times * float(REPEATED)
             parts.append(weight * (written / (written + REPEATED * damping)))
         return np.array([math.fsum(own) for own in zip(*parts, strict=True)], dtype=np.float64).round(SCORE_DECIMALS)
@@ -268,7 +269,7 @@ def _times(live: LiveStatistics, wanted: WantedTerms, rows: Keys, addresses: Seq
         proposed = np.flatnonzero(place)
         own[place[proposed] - 1] = listed.times[inside][proposed]
         for many in np.flatnonzero(own >= MOST_TIMES).tolist():
-            own[many] = keywords.exact_times(live.view, *term, addresses[many])
+            own[many] = postings.exact_times(live.view, *term, addresses[many])
     codes = {name: members.codes[name][rows - members.first] for name in FIELDS}
     return _Times(clauses, times, codes)
 

@@ -170,12 +170,12 @@ def revoke(tx: Connection, key: int) -> KeyRow:
     return _row(found)
 
 
-def any_live(tx: Connection) -> bool:
+def is_any_active(tx: Connection) -> bool:
     """Whether there is a key that is not revoked."""
     return tx.execute(select(ApiKeyRow.id).where(ApiKeyRow.revoked_at.is_(None)).limit(1)).first() is not None
 
 
-def any_ever(tx: Connection) -> bool:
+def was_any_created(tx: Connection) -> bool:
     """Whether there has ever been a key."""
     return _first(tx.dialect).rows(tx, {})[0][0] is not None
 

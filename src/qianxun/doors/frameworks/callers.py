@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from qianxun.core.errors import BadInput
 from qianxun.doors.client import Client
-from qianxun.doors.frameworks.engine_loop import EngineReach
+from qianxun.doors.frameworks.engine_caller import EngineCaller
 from qianxun.engine.blocking import BlockingEngine, running_loop
 from qianxun.engine.engine import Engine
 
@@ -19,7 +19,7 @@ Call: TypeAlias = Callable[[Engine | Client], Coroutine[Any, Any, Result]]
 
 
 @runtime_checkable
-class Reach(Protocol):
+class Caller(Protocol):
     def wait(self, call: Call[Result], *, instead: str) -> Result:
         """What is asked, for code that does not await. ``instead`` is what to call where waiting is impossible."""
         ...
@@ -29,21 +29,21 @@ class Reach(Protocol):
         ...
 
 
-Rag: TypeAlias = Engine | BlockingEngine | Client | Reach
+Rag: TypeAlias = Engine | BlockingEngine | Client | Caller
 
 
-def reach(rag: Rag) -> Reach:
+def caller_of(rag: Rag) -> Caller:
     """How to ask it from here on. An engine is taken to live on the loop that is running now, where one is."""
     if isinstance(rag, Engine | BlockingEngine):
-        return EngineReach(rag)
+        return EngineCaller(rag)
     if isinstance(rag, Client):
-        return ClientReach(rag)
-    if isinstance(rag, Reach):
+        return ClientCaller(rag)
+    if isinstance(rag, Caller):
         return rag
     raise BadInput(f"rag 是 {type(rag).__name__}", hint="请给出 Engine、open_blocking 打开的引擎，或 Client(url)")
 
 
-class ClientReach:
+class ClientCaller:
     """A service. On the loop where this was made the client itself asks; else a twin of it, in a thread of its own:
     connections belong to one loop."""
 

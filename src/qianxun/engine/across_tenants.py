@@ -18,9 +18,10 @@ from qianxun.core.system.shortages import shortage
 from qianxun.engine.engine import Engine
 from qianxun.engine.governance.quotas import quotas_of_all
 from qianxun.engine.storage import folder_bytes, index_folder
-from qianxun.records import Records, keys, listing
+from qianxun.records import Records, listing
 from qianxun.records.database.disk_errors import is_disk_full
 from qianxun.records.governance import access, webhooks
+from qianxun.records.secrets import keys
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +56,9 @@ class KeyLookup:
         """Whether anybody gave access labels in a base of the tenant. Raises RecordsUnavailable."""
         return await self.read(lambda tx: access.has_labels(tx, tenant))
 
-    async def any_ever(self) -> bool:
+    async def was_any_created(self) -> bool:
         """Returns True if a key has ever been created. Raises RecordsUnavailable."""
-        return await self.read(keys.any_ever)
+        return await self.read(keys.was_any_created)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Runs one short statement. Raises RecordsUnavailable."""
@@ -108,7 +109,7 @@ def _again(failure: RecordsUnavailable) -> RecordsUnavailable:
 def has_valid_key(engine: Engine) -> bool:
     """Returns True if there is a key that has not been revoked, of any tenant."""
     with engine.records.reading() as tx:
-        return keys.any_live(tx)
+        return keys.is_any_active(tx)
 
 
 async def pending_writes(engine: Engine) -> int | None:

@@ -95,7 +95,7 @@ class Members:
         inside = (rows >= self.first) & (rows < self.first + len(self.holds))
         if not inside.all():  # died, and were compacted away before the keyword index deleted them
             rows, scores = rows[inside], scores[inside]
-        damping = scoring.damping(average / REPEATED, BM25)[self.codes[name][rows - self.first]]
+        damping = scoring.damping_by_code(average / REPEATED, BM25)[self.codes[name][rows - self.first]]
         share = np.minimum(scores / (TANTIVY.k1 + 1), 1 - 1e-7)
         times = np.clip(np.round(share * damping / (1 - share)), 1, MOST_TIMES).astype(np.uint8)
         is_short = self.first + len(self.holds) < 2**31
@@ -165,7 +165,7 @@ def _scored(
     bm25: Bm25,
 ) -> tuple[Keys, NDArray[np.float64]]:
     """The rows in which a term occurs (or all words that are required), with their rounded scores."""
-    dampings = {name: scoring.damping(average, bm25) for name, average in members.averages.items()}
+    dampings = {name: scoring.damping_by_code(average, bm25) for name, average in members.averages.items()}
     scores, have = np.zeros(len(members.holds)), np.zeros(len(members.holds) if required else 0, dtype=np.int32)
     for (name, term), own in found.items():
         at = own.rows - members.first

@@ -25,7 +25,7 @@ Work: TypeAlias = Callable[Concatenate[Any, Params], Coroutine[Any, Any, Result]
 ROUND_SECONDS: Final = 60.0  # an engine's loop that has not come round by then waits for whoever asks
 
 
-class EngineReach:
+class EngineCaller:
     """An engine, asked on its own loop: that of a blocking engine, or else the one that runs where this is made."""
 
     def __init__(self, rag: Engine | BlockingEngine) -> None:
@@ -90,16 +90,16 @@ def two_forms(
     work: Work[Params, Result],
 ) -> tuple[Callable[Concatenate[Any, Params], Result], Work[Params, Result]]:
     """The call that blocks and the one that is awaited, of what a retriever's method does on the loop of its
-    ``_reach``: ``retrieve, aretrieve = two_forms(_retrieve)``."""
+    ``_caller``: ``retrieve, aretrieve = two_forms(_retrieve)``."""
     name = work.__name__.removeprefix("_")
 
     def wait(self: Any, /, *given: Params.args, **named: Params.kwargs) -> Result:
-        reach: EngineReach = self._reach
-        return reach.wait(lambda _: work(self, *given, **named), instead=f"a{name}")
+        caller: EngineCaller = self._caller
+        return caller.wait(lambda _: work(self, *given, **named), instead=f"a{name}")
 
     async def join(self: Any, /, *given: Params.args, **named: Params.kwargs) -> Result:
-        reach: EngineReach = self._reach
-        return await reach.join(lambda _: work(self, *given, **named))
+        caller: EngineCaller = self._caller
+        return await caller.join(lambda _: work(self, *given, **named))
 
     for form, called in ((wait, name), (join, f"a{name}")):
         update_wrapper(form, work).__name__ = called

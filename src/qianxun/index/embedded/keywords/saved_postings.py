@@ -21,7 +21,7 @@ import numpy as np
 
 from qianxun.core.limits import MIB
 from qianxun.core.system.cache import LRUCache
-from qianxun.index.embedded.population import Postings, Term
+from qianxun.index.embedded.keywords.population import Postings, Term
 
 log = logging.getLogger(__name__)
 
