@@ -88,11 +88,16 @@ def row(style: str, found: Sequence[Outcome], first: Sequence[Outcome]) -> str:
 
 
 def differing(found: Sequence[Outcome], first: Sequence[Outcome]) -> list[str]:
-    return [
-        f"  {one.case.text}\n    {' '.join(other.answer.answer.split())[:240]}\n    {' '.join(one.answer.answer.split())[:240]}"
-        for one, other in zip(found, first, strict=True)
-        if one.facts()[0] < other.facts()[0] or one.is_declined != other.is_declined
+    changed = [
+        (other, own)
+        for other, own in zip(first, found, strict=True)
+        if own.facts()[0] < other.facts()[0] or own.is_declined != other.is_declined
     ]
+    return ["\n    ".join((f"  {own.case.text}", _shown(other), _shown(own))) for other, own in changed]
+
+
+def _shown(outcome: Outcome) -> str:
+    return " ".join(outcome.answer.answer.split())[:240]
 
 
 def main() -> None:
