@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
 from typing import Final, get_args
 
@@ -109,14 +109,20 @@ def runs(mask: int) -> list[tuple[int, int]]:
     """The stretches of a mask."""
     found: list[tuple[int, int]] = []
     at = 0
-    while mask >> at:
-        start = at
-        while mask >> at & 1:
-            at += 1
-        if at > start:
-            found.append((start, at))
-        at += 1
+    while mask:
+        gap = (mask & -mask).bit_length() - 1
+        mask >>= gap
+        length = (~mask & (mask + 1)).bit_length() - 1
+        found.append((at + gap, at + gap + length))
+        mask >>= length
+        at += gap + length
     return found
+
+
+@lru_cache(maxsize=2_048)
+def hits(name: str, text: str) -> tuple[re.Match[str], ...]:
+    """Every place of a cue in a question, which is read against several tables."""
+    return tuple(cue(name).finditer(text))
 
 
 def union(masks: Iterable[int]) -> int:
