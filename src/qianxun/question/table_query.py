@@ -141,7 +141,7 @@ def runs(mask: int) -> list[tuple[int, int]]:
     return found
 
 
-@lru_cache(maxsize=2_048)
+@lru_cache(maxsize=256)  # some forty cues a question
 def hits(name: str, text: str) -> tuple[re.Match[str], ...]:
     """Every place of a cue in a question, which is read against several tables."""
     return tuple(cue(name).finditer(text))

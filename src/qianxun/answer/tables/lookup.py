@@ -175,11 +175,11 @@ def _best_cross(text: str, sheet: Sheet) -> tuple[Chosen, Chosen]:
 
 
 def _without(text: str, mask: int) -> str:
-    kept, last = list[str](), 0
+    parts, last = list[str](), 0
     for start, end in runs(mask):
-        kept += (text[last:start], "\0" * (end - start))
+        parts += (text[last:start], "\0" * (end - start))
         last = end
-    return "".join((*kept, text[last:]))
+    return "".join((*parts, text[last:]))
 
 
 def _columns(text: str, sheet: Sheet, homes: Set[int], stated: Set[int] = frozenset()) -> Chosen:

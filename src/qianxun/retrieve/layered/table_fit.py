@@ -325,7 +325,7 @@ def _occurring(words: Iterable[str], folded: str) -> list[str]:
     return [word for word in words if word in folded and (not _may_be_cut(word) or occurs_in(word, folded))]
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=1_024)
 def _may_be_cut(word: str) -> bool:
     """Returns True if a place of a word may be the middle of a longer run of letters or digits."""
     return word[:1].isascii() or word[-1:].isascii()
