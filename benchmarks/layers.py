@@ -123,7 +123,7 @@ async def samples(settings: Settings, dataset: Dataset) -> list[Sample]:
         options = await with_weights(base, base.serving, chosen)
         for query, text in dataset.queries.items():
             asked = await plan_query(base, text, options)
-            evidence = await LayeredSearch(base, base.serving, asked, options, "table").evidence()
+            evidence = await LayeredSearch(base, base.serving, asked, options, "table", base.tables).evidence()
             question = read_question(text).for_table_search(evidence.criteria.weights[0])
             tables = await table_candidates(base, evidence, [question], weight)
             for key, candidate in tables.tables.items():

@@ -18,10 +18,11 @@ from qianxun.core.filters import (
     TEXTS_LIMIT,
     VALUE_LIMIT,
     BadFilterField,
+    ChunkKind,
     read_filters,
     written_filters,
 )
-from qianxun.core.types import EVERYTHING, And, Attributes, Eq, Filter, In, Not, Or, Range, Spelled, matches
+from qianxun.core.types import EVERYTHING, And, Attributes, Eq, Filter, In, Not, Or, Range, Spelled, matches, predicate
 from tests.hypothesis_settings import examples
 
 
@@ -218,7 +219,17 @@ def _within(bounds: dict[str, Any], value: Any) -> bool:
 @examples(300)
 @given(FILTERS, ATTRIBUTES)
 def test_a_filter_lets_through_what_it_says(written: dict[str, Any], attributes: Attributes) -> None:
-    assert matches(read_filters(written), attributes) == meant(written, attributes)
+    where = read_filters(written)
+    assert predicate(where)(attributes) == matches(where, attributes) == meant(written, attributes)
+
+
+@pytest.mark.parametrize(
+    "where", [EVERYTHING, Eq("kind", "table"), Eq("kind", "text"), Eq("kind", 1), Eq("doc_id", "d")]
+)
+@pytest.mark.parametrize("kind", ["text", "table"])
+def test_a_filter_for_many_chunks_means_the_same(where: Filter, kind: ChunkKind) -> None:
+    attributes = Attributes("d", kind=kind)
+    assert predicate(where)(attributes) is matches(where, attributes)
 
 
 @examples(300)

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from qianxun.bases.base import OpenBase
+from qianxun.bases.table_cache import TableCache
 from qianxun.core.errors import BadQuery, RetrieverUnavailable
 from qianxun.core.layered_types import LayeredRecall
 from qianxun.core.ports import ArmContext, RetrieverArm
@@ -100,7 +101,7 @@ def test_of_two_versions_of_a_document_the_newest_is_a_result() -> None:
     version = chunk("旧版")
     chunks = [version, replace(version, key=1, text="新版", generation=2), replace(version, key=2, doc_id="别的")]
     held = {at + 10: Admitted(Layer(1, "vector", 1.0, 0.7), 0.9 - at / 10, {}) for at in range(3)}
-    searching = LayeredSearch(*cast(tuple[Any, Any, Any, Any], (None,) * 4), "text")
+    searching = LayeredSearch(*cast(tuple[Any, Any, Any, Any], (None,) * 4), "text", TableCache())
     climbed = searching.newest(LadderResult(held, (), ()), lambda key: Found(chunks[key - 10], 0.5, "hybrid", {}))
     assert [key for key, _ in climbed.best(9)] == [11, 12]
     assert not searching.is_settled

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from qianxun.bases.table_cache import TableCache
-from qianxun.core.types import Document
+from qianxun.answer.tables.sheet import SHEET_BYTES, Sheet
+from qianxun.bases.base import OpenBase, Serving
+from qianxun.bases.table_cache import CELL_BYTES, MOST_BYTES, MOST_DERIVED_BYTES, TableCache
+from qianxun.core.layered_types import TableInput
+from qianxun.core.types import Chunk, Column, Document, Table
+from qianxun.retrieve import candidate_pool
+from qianxun.retrieve.fuse import Candidates
+from qianxun.retrieve.layered import search, tables
+from qianxun.retrieve.layered.table_rows import RowGroups
+from qianxun.retrieve.query_plan import QueryPlan
 from tests.answer.asked import Opened
 from tests.layered.base import opened
 
@@ -55,5 +64,60 @@ def test_what_is_made_of_a_table_is_made_once() -> None:
         return made
 
     cache = TableCache(1)
-    assert cache.once("a", make) is cache.once("a", make)
+    assert cache.once("a", make, len) is cache.once("a", make, len)
     assert len(made) == 1
+
+
+def test_what_is_made_of_tables_is_bounded_in_bytes() -> None:
+    cache, half = TableCache(1), MOST_DERIVED_BYTES // 2
+    for name in "abc":
+        cache.once(name, lambda name=name: [name], lambda _: half)  # type: ignore[misc]
+    assert len(cache.derived) == 2
+    assert cache.derived.size <= MOST_DERIVED_BYTES
+    assert cache.once("a", lambda: ["again"], lambda _: half) == ["again"]
+    assert cache.once("d", lambda: ["large"], lambda _: 3 * half) == ["large"]
+    assert cache.derived.get("d") is None
+
+
+def test_of_the_largest_table_that_is_remembered_the_sheet_is_too() -> None:
+    columns = (Column("名称", ("名称",)), Column("数", ("数",)))
+    table = Table("", columns, (("甲", "1"),) * 5, (("甲", "1"),) * 5)
+    per_cell = Sheet(TableInput("t", table)).size() - SHEET_BYTES
+    assert SHEET_BYTES + MOST_BYTES / CELL_BYTES * per_cell / 10 <= MOST_DERIVED_BYTES
+
+
+def test_what_a_table_shows_is_cut_out_once(base: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut: list[object] = []
+    whole = tables.row_groups
+
+    def counted(*given: Any) -> RowGroups:
+        cut.append(given)
+        return whole(*given)
+
+    monkeypatch.setattr(tables, "row_groups", counted)
+    base.run(base.engine.add_documents(base.kb, [Document("挂号", FEES.format(fee=25))]))
+    first = base.run(base.engine.search_tables(base.kb, "骨科的挂号费")).results
+    count = len(cut)
+    again = base.run(base.engine.search_tables(base.kb, "儿科的挂号费")).results
+    assert count
+    assert len(cut) - count <= len({one.doc_id for one in again} - {one.doc_id for one in first})
+
+
+def test_in_other_words_nothing_is_read_again(base: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    base.run(base.engine.configure(base.kb, {"synonyms": [["价钱", "单价", "品名"]]}))
+    keys: list[int] = []
+    read, gather, gathered = candidate_pool.chunks_by_keys, search.gather, list[str]()
+
+    async def counted(base: OpenBase, wanted: Sequence[int]) -> dict[int, Chunk]:
+        keys.extend(wanted)
+        return await read(base, wanted)
+
+    async def noted(base: OpenBase, serving: Serving, plan: QueryPlan, *given: Any) -> Candidates:
+        gathered.extend(plan.texts)
+        return await gather(base, serving, plan, *given)
+
+    monkeypatch.setattr(candidate_pool, "chunks_by_keys", counted)
+    monkeypatch.setattr(search, "gather", noted)
+    base.run(base.engine.search_tables(base.kb, "复印纸的价钱", answer=False))
+    assert "复印纸的单价" in gathered
+    assert len(keys) == len(set(keys)) > 0

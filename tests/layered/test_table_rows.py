@@ -8,7 +8,7 @@ import pytest
 
 from qianxun.core.layered_types import LayeredResult
 from qianxun.core.types import Attributes, Chunk, Document
-from qianxun.retrieve.layered.table_rows import rows_shown
+from qianxun.retrieve.layered.table_rows import row_groups
 from tests.layered.base import opened
 
 HEAD = "价目\n| 品名 | 说明 |\n"
@@ -67,14 +67,14 @@ def test_a_row_longer_than_a_chunk_is_shown_in_part_with_its_cells_whole(tmp_pat
     ],
 )
 def test_wherever_a_table_is_cut(start: int, end: int, content: str, numbers: tuple[int, ...], is_cut: bool) -> None:
-    shown = rows_shown([cut(start, end)], STARTS, {}, 2, NOTES)
+    shown = row_groups([cut(start, end)], STARTS, 2, NOTES).shown({})
     assert (shown.content, shown.numbers, shown.is_cut) == (content, numbers, is_cut)
 
 
 def test_parts_of_one_row_are_joined_and_said_to_be_parts() -> None:
     middle = STARTS[1] + 20
     last = cut(STARTS[2] - 10, STARTS[2] - 1)
-    shown = rows_shown([last, cut(STARTS[1], middle)], STARTS, {}, 2, NOTES)
+    shown = row_groups([last, cut(STARTS[1], middle)], STARTS, 2, NOTES).shown({})
     assert shown.numbers == (1,)
     assert shown.is_cut
     assert shown.content == f"{HEAD}{TEXT[STARTS[1] : middle]}…{TEXT[last.start : last.end]}"

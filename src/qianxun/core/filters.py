@@ -13,8 +13,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from qianxun.core.errors import BadFilter
@@ -174,6 +175,20 @@ def matches(where: Filter, attributes: Attributes) -> bool:
             return any(matches(part, attributes) for part in parts)
         case Not(part):
             return not matches(part, attributes)
+
+
+def predicate(where: Filter) -> Callable[[Attributes], bool]:
+    """`matches` with this filter, for many chunks: most filters are none, or name the kind of chunk."""
+    if isinstance(where, Everything):
+        return _all_pass
+    if isinstance(where, Eq) and where.field == "kind" and isinstance(where.value, str):
+        kind = where.value
+        return lambda attributes: attributes.kind == kind
+    return partial(matches, where)
+
+
+def _all_pass(_: Attributes) -> bool:
+    return True
 
 
 def _within(where: Range, value: Scalar) -> bool:

@@ -48,6 +48,7 @@ from qianxun.core.filters import Scalar as Scalar
 from qianxun.core.filters import Spelled as Spelled
 from qianxun.core.filters import all_of as all_of
 from qianxun.core.filters import matches as matches
+from qianxun.core.filters import predicate as predicate
 from qianxun.core.filters import same_scalar as same_scalar
 from qianxun.core.governance.corrections import Corrected as Corrected
 from qianxun.core.governance.corrections import CorrectionOutcome as CorrectionOutcome

@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, reduce
 from operator import or_
 from typing import Final, get_args
 
@@ -58,46 +59,67 @@ def table_query(text: str) -> TableQuery:
     return TableQuery(text, informative)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableSearchQuery:
-    """A question as titles, headers and types of tables are compared with it."""
+    """A question as titles, headers and types of tables are compared with it. Sets of its characters are bits."""
 
     folded: str
     words: Mapping[str, float]  # its significant words with their weights
-    significant: frozenset[int]  # positions of the characters of those
+    significant: int  # the characters of those
     types: frozenset[TableType]  # none where it could be any
-    pieces: frozenset[str] = frozenset()  # what of it a name may be: from two to `LONGEST_PIECE` characters
+    _masks: dict[str, int] = field(default_factory=dict, repr=False, compare=False)  # of names that are in it
 
-    def quotes(self, names: frozenset[str]) -> Iterator[str]:
-        """The names of two characters or more that are in the question; hundreds are compared in one step."""
-        yield from names & self.pieces
+    @cached_property
+    def pieces(self) -> frozenset[str]:
+        """What of it a name may be: from two to `LONGEST_PIECE` characters."""
+        text, length = self.folded, len(self.folded)
+        ends = (range(at + 2, min(length, at + LONGEST_PIECE) + 1) for at in range(length))
+        return frozenset([text[at:end] for at, own in enumerate(ends) for end in own])
+
+    @cached_property
+    def pairs(self) -> tuple[str, ...]:
+        return tuple([self.folded[at : at + 2] for at in range(len(self.folded) - 1)])
+
+    @cached_property
+    def distinct_pairs(self) -> frozenset[str]:
+        return frozenset(self.pairs)
+
+    @cached_property
+    def total_weight(self) -> float:
+        return math.fsum(self.words.values())
+
+    def quoted(self, names: frozenset[str]) -> int:
+        """The characters that these names explain, those of two or more; hundreds are compared in one step."""
+        found: Iterable[str] = names & self.pieces
         if len(self.folded) > LONGEST_PIECE:
-            yield from (name for name in names if len(name) > LONGEST_PIECE and name in self.folded)
+            found = (*found, *(name for name in names if len(name) > LONGEST_PIECE and name in self.folded))
+        return union(map(self._mask, found))
 
-    @property
+    def _mask(self, name: str) -> int:
+        """The same names are in many tables."""
+        if name not in self._masks:
+            self._masks[name] = _places_mask(name, self.folded)
+        return self._masks[name]
+
+    @cached_property
     def keywords(self) -> Sequence[str]:
         return [word for word in self.words if len(word) > 1] or list(self.words)
 
 
 def table_search_query(text: str, words: Mapping[str, float]) -> TableSearchQuery:
     folded = fold(text)
-    significant = frozenset(at for word in words for at in positions(word, folded))
+    significant = union(_places_mask(word, folded) for word in words)
     types = frozenset(type_ for type_ in get_args(TableType) if _is_about(type_, text))
-    return TableSearchQuery(folded, words, significant, types, _pieces(folded))
-
-
-def _pieces(folded: str) -> frozenset[str]:
-    spans = ((at, min(len(folded), at + LONGEST_PIECE)) for at in range(len(folded)))
-    return frozenset(folded[at:end] for at, last in spans for end in range(at + 2, last + 1))
+    return TableSearchQuery(folded, words, significant, types)
 
 
 def _is_about(type_: TableType, text: str) -> bool:
     return cue(f"table_type.{type_}").search(text) is not None
 
 
-def positions(name: str, folded: str) -> Iterator[int]:
-    """The positions of the characters of a name, wherever it is in a text."""
-    return (at + offset for at in places(name, folded) for offset in range(len(name)))
+def _places_mask(name: str, folded: str) -> int:
+    """The characters of a name, wherever it is in a text."""
+    return union(span(at, at + len(name)) for at in places(name, folded))
 
 
 def span(start: int, end: int) -> int:
@@ -109,14 +131,20 @@ def runs(mask: int) -> list[tuple[int, int]]:
     """The stretches of a mask."""
     found: list[tuple[int, int]] = []
     at = 0
-    while mask >> at:
-        start = at
-        while mask >> at & 1:
-            at += 1
-        if at > start:
-            found.append((start, at))
-        at += 1
+    while mask:
+        gap = (mask & -mask).bit_length() - 1
+        mask >>= gap
+        length = (~mask & (mask + 1)).bit_length() - 1
+        found.append((at + gap, at + gap + length))
+        mask >>= length
+        at += gap + length
     return found
+
+
+@lru_cache(maxsize=256)  # some forty cues a question
+def hits(name: str, text: str) -> tuple[re.Match[str], ...]:
+    """Every place of a cue in a question, which is read against several tables."""
+    return tuple(cue(name).finditer(text))
 
 
 def union(masks: Iterable[int]) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from qianxun.bases.base import OpenBase, chunks_by_keys
-from qianxun.core.types import EVERYTHING, ArmScore, Chunk, Degraded, Found, Ranking, matches
+from qianxun.core.types import ArmScore, Chunk, Degraded, Found, Ranking, predicate
 from qianxun.rank.calibrate import Curve
 from qianxun.records import bases, chunks, outbox
 from qianxun.retrieve.query_plan import QueryPlan
@@ -20,7 +21,7 @@ class CandidatePool:
 
     def __init__(self, base: OpenBase, plan: QueryPlan, results: ArmResults, fused: Ranking) -> None:
         self._base = base
-        self._where = plan.queries[0].where
+        self._is_wanted = predicate(plan.queries[0].where)
         # Where history is searched, too: document → those that take its place.
         self.successors = base.periods.successors() if plan.as_of is None or plan.named else {}
         self.candidates = fused.head(int(np.count_nonzero(fused.scores > 0.0)))
@@ -45,6 +46,10 @@ class CandidatePool:
             self._read |= {key: known[key] if self._passes(known, key) else None for key in unread}
         return [chunk for key in keys if (chunk := self._read[key]) is not None]
 
+    def take_read(self, other: CandidatePool) -> None:
+        """What another pool of this very search has read is not read again."""
+        self._read |= {key: chunk for key, chunk in other._read.items() if chunk is not None}
+
     async def found(self, keys: Sequence[int]) -> list[Found]:
         """`chunks`, each with its scores."""
         return list(map(self.scored, await self.chunks(keys)))
@@ -61,14 +66,14 @@ class CandidatePool:
     async def pinned(self, keys: Sequence[int]) -> list[Found]:
         """Chunks that people put first, found by an arm or not: those that are in the records and pass the filter."""
         known = await chunks_by_keys(self._base, keys) if keys else {}
-        return [self.scored(known[key]) for key in keys if key in known and matches(self._where, known[key].attributes)]
+        return [self.scored(known[key]) for key in keys if key in known and self._is_wanted(known[key].attributes)]
 
     async def count(self) -> int:
         """How many of the candidates are in the records."""
         return len(await self.chunks(self.candidates.keys.tolist()))
 
     def _passes(self, known: Mapping[int, Chunk], key: int) -> bool:
-        passes = key in known and (self._where is EVERYTHING or matches(self._where, known[key].attributes))
+        passes = key in known and self._is_wanted(known[key].attributes)
         if not passes:
             self.dropped.append(key)
         return passes
@@ -93,7 +98,11 @@ class ScoresByKey:
         self.keys = ranking.keys
         self._scores = ranking.scores if calibrate is None else calibrate(ranking.scores)
         self._raw = ranking.scores if ranking.raw is None else ranking.raw
-        self._rows = dict(zip(ranking.keys.tolist(), range(len(ranking)), strict=True))
+
+    @cached_property
+    def _rows(self) -> Mapping[int, int]:
+        """Made where a chunk is looked up: of most rankings none is."""
+        return dict(zip(self.keys.tolist(), range(len(self.keys)), strict=True))
 
     def __contains__(self, key: int) -> bool:
         return key in self._rows

@@ -296,12 +296,16 @@ class TierCriteria:
     def _similarity(self, key: int) -> float:
         return max([self.least, *(scores.score(key) for scores in self.similarities)])
 
+    def covered_words(self, chunk: Chunk) -> tuple[tuple[str, ...], float]:
+        """The words that a chunk has, and the share that these make of a query."""
+        words = matched_under(self.folded(chunk), chunk.headings, self.words)
+        return words, max((coverage([word for word in words if word in own], own) for own in self.weights), default=0.0)
+
     def assess(self, candidate: Found, verdict: float = 0.0, is_first: bool = False) -> Relevance:
         """``verdict`` and ``is_first`` are the reranker's: what it put first is related, whatever words they share."""
         chunk = candidate.chunk
         folded = self.folded(chunk)
-        words = matched_under(folded, chunk.headings, self.words)
-        covered = max((coverage([word for word in words if word in own], own) for own in self.weights), default=0.0)
+        words, covered = self.covered_words(chunk)
         similarity = self._similarity(chunk.key) if self.similarities else None
         is_related = (
             is_first

@@ -20,7 +20,7 @@ from qianxun.answer.tables.sheet import Sheet
 from qianxun.core.layered_types import CitedCell, Condition, Plan, TableAnswer, TableInput, Understood, Unsure
 from qianxun.core.ports import never
 from qianxun.question.question import read
-from qianxun.question.table_query import TableQuery, plain, runs, span, union
+from qianxun.question.table_query import TableQuery, hits, plain, runs, span, union
 from qianxun.question.words import cue
 
 SURE: Final = 0.66  # of lookups between .65 and .75 eight in ten were right on imtqa, above that more; docs/quality.md
@@ -100,7 +100,7 @@ def _of_own_rows(query: TableQuery, one: _Tried, tried: Sequence[_Tried]) -> _Tr
 
 def _names_of_rows(sheet: Sheet) -> list[str]:
     """What a table calls its rows: by the column that names them, and by its title."""
-    label = [] if sheet.label is None else [plain(sheet.columns[sheet.label].name)]
+    label = [] if sheet.label is None else [sheet.plain_names[sheet.label]]
     return [*label, plain(sheet.table.title)]
 
 
@@ -218,7 +218,7 @@ def _requested_rows(query: TableQuery, sheet: Sheet) -> int:
         return 0
     if (people := _requested_people(query, sheet, sheet.label)) != 0:
         return people
-    name = plain(sheet.columns[sheet.label].name)
+    name = sheet.plain_names[sheet.label]
     cells = [cell for row, cell in enumerate(sheet.plain_cells(sheet.label)) if cell and row not in sheet.totals]
     for hit in _WHICH.finditer(query.text):
         for size in range(_LONGEST_KIND, 0, -1):
@@ -234,7 +234,7 @@ def _requested_people(query: TableQuery, sheet: Sheet, label: int) -> int:
     if not cue("table.person_column").search(sheet.columns[label].name):
         return 0
     is_staff = any(cue("table.staff_column").search(column.name) for column in sheet.columns)
-    return union(span(*hit.span()) for hit in cue("table.staff").finditer(query.text)) if is_staff else 0
+    return union(span(*hit.span()) for hit in hits("table.staff", query.text)) if is_staff else 0
 
 
 def _requested_unit(query: TableQuery, sheet: Sheet, read: Understood) -> int:
@@ -278,8 +278,8 @@ def _confidence(query: TableQuery, sheet: Sheet, read: Understood) -> tuple[floa
 
 
 def _negates(text: str, explained: int) -> bool:
-    explained |= union(span(*hit.span()) for hit in cue("small_talk.begging").finditer(text))
-    return any(not span(*hit.span()) & explained for hit in cue("negation.any").finditer(text))
+    explained |= union(span(*hit.span()) for hit in hits("small_talk.begging", text))
+    return any(not span(*hit.span()) & explained for hit in hits("negation.any", text))
 
 
 def _declined(reason: str, table: str = "", rows: Sequence[int] = (), confidence: float = 0.0) -> TableAnswer:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -52,8 +53,7 @@ class ColumnMention:
 
 def numeric_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention], closed: int) -> list[Condition]:
     """Comparisons with numbers and dates. ``closed`` are characters that belong to names and cells of the table."""
-    stated: list[Quantity | Moment] = [*quantities(text), *moments(text)]
-    numbers = sorted((one for one in stated if not span(one.start, one.end) & closed), key=lambda one: one.start)
+    numbers = [one for one in _stated_numbers(text) if not span(one.start, one.end) & closed]
     found: list[Condition] = []
     skip = -1
     for at, number in enumerate(numbers):
@@ -73,6 +73,12 @@ def numeric_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention
         if not span(loose.start(), loose.end()) & read:
             raise Unclear(f"“{loose.group()}”比较的不是一个数")
     return found
+
+
+@lru_cache(maxsize=64)  # a question is read against several tables
+def _stated_numbers(text: str) -> tuple[Quantity | Moment, ...]:
+    stated: list[Quantity | Moment] = [*quantities(text), *moments(text)]
+    return tuple(sorted(stated, key=lambda one: one.start))
 
 
 def _is_label(sheet: Sheet, phrase: str) -> bool:
@@ -338,7 +344,7 @@ def _targets(sheet: Sheet) -> list[tuple[str, int, int]]:
 def contained_conditions(text: str, sheet: Sheet, open_: int, label: int | None) -> list[Condition]:
     """Words that are part of the cells of just one column: 三级 of 三级甲等, 三级乙等."""
     found: list[Condition] = []
-    for word in dict.fromkeys(words(text)):
+    for word in _distinct_words(text):
         at = text.find(word)
         if len(word) < 2 or at < 0 or span(at, at + len(word)) & ~open_:
             continue
@@ -351,6 +357,11 @@ def contained_conditions(text: str, sheet: Sheet, open_: int, label: int | None)
             sign: Comparison = "not contains" if denied else "contains"
             found.append(Condition(columns[0], sign, (word,), f"{'不' * bool(denied)}含“{word}”", mask | denied))
     return found
+
+
+@lru_cache(maxsize=64)
+def _distinct_words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words(text)))
 
 
 def _has_category(sheet: Sheet, column: int, word: str) -> bool:

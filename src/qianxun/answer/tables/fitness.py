@@ -10,7 +10,7 @@ from qianxun.answer.tables.match import match_column
 from qianxun.answer.tables.run import Outcome, matching_rows
 from qianxun.answer.tables.sheet import Sheet
 from qianxun.core.layered_types import Understood
-from qianxun.question.table_query import TableQuery, plain, runs, span, union
+from qianxun.question.table_query import TableQuery, hits, plain, runs, span, union
 from qianxun.question.words import cue
 
 _SHORT: Final = 12
@@ -57,7 +57,7 @@ def broken(read: Understood, outcome: Outcome) -> str:
 
 def _free(name: str, text: str, explained: int) -> bool:
     """Returns True if a cue is in a question outside of what the table's own names explain."""
-    return any(not span(*hit.span()) & explained for hit in cue(name).finditer(text))
+    return any(not span(*hit.span()) & explained for hit in hits(name, text))
 
 
 def _names(kind: str, sheet: Sheet, read: Understood, outcome: Outcome) -> bool:
@@ -68,13 +68,13 @@ def _names(kind: str, sheet: Sheet, read: Understood, outcome: Outcome) -> bool:
 
 
 def _is_whether(text: str, explained: int) -> bool:
-    polite = (hit for name in ("small_talk.begging", "whether.but_not") for hit in cue(name).finditer(text))
+    polite = (hit for name in ("small_talk.begging", "whether.but_not") for hit in hits(name, text))
     return _free("whether.table", text, explained | union(span(*hit.span()) for hit in polite))
 
 
 def _is_how(text: str, explained: int, open_: int, outcome: Outcome) -> bool:
     """怎么安装, of which the table has nothing; or 怎么样, of which a number is no description."""
-    free = [hit for hit in cue("explain.how").finditer(text) if not span(*hit.span()) & explained]
+    free = [hit for hit in hits("explain.how", text) if not span(*hit.span()) & explained]
     return bool(free) and (_are_numbers(outcome) or any(open_ >> hit.end() & 1 for hit in free))
 
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from qianxun.answer.tables.match import Match, is_header, match, match_column, together
-from qianxun.answer.tables.sheet import WORDS, Sheet
+from qianxun.answer.tables.sheet import Sheet
 from qianxun.core.layered_types import Plan, Understood, Unsure
 from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue, entries
 
 _MOST_FUZZY_ROWS: Final = 400
 _LEAST_SHARE: Final = 0.4
-_LONGEST_LABEL: Final = 60
 _MISSING: Final = 0.5  # what an missing character of a name costs, against one of the question explained
 _DIRECTION: Final = re.compile("[东西南北]")
 _UNIT_COLUMN: Final = re.compile("(?:计量|计价)?单位")
@@ -165,9 +164,9 @@ def _best_cross(text: str, sheet: Sheet) -> tuple[Chosen, Chosen]:
     rows = _rows(text, sheet)
     homes = {pick.home for pick in rows.picks}
     stated = frozenset.intersection(*(pick.stated for pick in rows.picks)) if rows.picks else frozenset()
-    columns = _columns(_without(text, rows.mask), sheet, homes, stated)
     other_columns = _columns(text, sheet, homes)
-    other_rows = _rows(_without(text, other_columns.mask), sheet)
+    columns = _columns(_without(text, rows.mask), sheet, homes, stated) if rows.picks else other_columns
+    other_rows = _rows(_without(text, other_columns.mask), sheet) if other_columns.picks else rows
     if {pick.home for pick in other_rows.picks} & set(other_columns.places):
         return rows, columns
     if other_rows.worth + other_columns.worth > rows.worth + columns.worth:
@@ -176,7 +175,11 @@ def _best_cross(text: str, sheet: Sheet) -> tuple[Chosen, Chosen]:
 
 
 def _without(text: str, mask: int) -> str:
-    return "".join("\0" if mask >> at & 1 else mark for at, mark in enumerate(text))
+    parts, last = list[str](), 0
+    for start, end in runs(mask):
+        parts += (text[last:start], "\0" * (end - start))
+        last = end
+    return "".join((*parts, text[last:]))
 
 
 def _columns(text: str, sheet: Sheet, homes: Set[int], stated: Set[int] = frozenset()) -> Chosen:
@@ -185,8 +188,11 @@ def _columns(text: str, sheet: Sheet, homes: Set[int], stated: Set[int] = frozen
     spent = union(match_column(sheet.names[home], text).mask for home in homes)
     picks = [
         Pick(c, met)
-        for c, name in enumerate(sheet.names)
-        if c not in homes and c not in stated and _is_enough(met := match_column(name, text)) and met.mask & ~spent
+        for c in sheet.columns_sharing(text)
+        if c not in homes
+        and c not in stated
+        and _is_enough(met := match_column(sheet.names[c], text))
+        and met.mask & ~spent
     ]
     return _choose(picks, text)
 
@@ -231,19 +237,14 @@ def _contradict(picks: Sequence[Pick], chosen: Chosen, sheet: Sheet) -> bool:
 
 
 def _add_fuzzy(met: dict[int, list[tuple[Match, int]]], text: str, sheet: Sheet) -> None:
-    for column in range(len(sheet.columns)):
-        if sheet.is_measure(column):  # labels are on the left
-            break
-        if sheet.columns[column].kind not in WORDS:
-            continue
-        seen: dict[str, Match] = {}
-        for row, cell in enumerate(sheet.plain_cells(column)):
-            if not 2 <= len(cell) <= _LONGEST_LABEL or any(home == column for _, home in met.get(row, ())):
+    for column, cells in sheet.labels_sharing(text).items():
+        for cell in cells:
+            found = match(cell, text)
+            if not _is_enough(found) or found.share < 0.5:
                 continue
-            if cell not in seen:
-                seen[cell] = match(cell, text)
-            if _is_enough(seen[cell]) and seen[cell].share >= 0.5:
-                met[row].append((seen[cell], column))
+            for row in sheet.rows_by_text(column)[cell]:
+                if not any(home == column for _, home in met.get(row, ())):
+                    met[row].append((found, column))
 
 
 def _choose(picks: Sequence[Pick], text: str) -> Chosen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -55,33 +55,49 @@ def match(name: str, text: str) -> Match:
         return NO_MATCH
     if name in text and (whole := places(name, text)):
         return Match(whole, len(name), len(name), True)
-    pairs, apart = _unmatched(name)
-    if pairs.isdisjoint(_pairs(text)):  # almost every name: no piece of two characters is in the question
+    own, apart = _unmatched(name)
+    shared = own & _pairs(text)
+    if not shared:  # almost every name: no piece of two characters is in the question
         return apart
     mask = matched = at = 0
     rest = ""
     while at < len(name):
-        end = _longest(name, at, text)
+        end = _longest(name, at, text) if name[at : at + 2] in shared else at
         if end - at >= 2:
             mask |= places(name[at:end], text)
-            matched += sum(mark.isalnum() for mark in name[at:end])
+            matched += _letters_in(name[at:end])
             at = end
         else:
             rest += name[at]
             at += 1
-    return Match(mask, matched, sum(mark.isalnum() for mark in name) or 1, rest=rest)
+    return Match(mask, matched, apart.length, rest=rest)
+
+
+def _letters_in(text: str) -> int:
+    return len(text) if text.isalnum() else sum(map(str.isalnum, text))
 
 
 @cached_texts(50_000, longest=40, lasting=True)  # about a kilobyte each
 def _unmatched(name: str) -> tuple[frozenset[str], Match]:
     """The pairs of characters of a name, and its match with a question that has none of them."""
-    length = sum(mark.isalnum() for mark in name) or 1
-    return _pairs(name), Match(0, 0, length, rest=name)
+    return frozenset(map("".join, pairwise(name))), Match(0, 0, _letters_in(name) or 1, rest=name)
 
 
 @cached_texts(1_000)
 def _pairs(text: str) -> frozenset[str]:
     return frozenset(map("".join, pairwise(text)))
+
+
+def keys_of(name: str) -> frozenset[str]:
+    """The pairs of characters of a name, of which a text has one at least if it is named there in whole or in part; of
+    one character that itself."""
+    return frozenset((name,)) if len(name) == 1 else frozenset(map("".join, pairwise(name)))
+
+
+@lru_cache(maxsize=64)  # a question, and what is left of it once rows or columns are taken out: for all its tables
+def keys_in(text: str) -> frozenset[str]:
+    """The keys of all names that may be in a text: its characters, and its pairs of them."""
+    return frozenset(text) | _pairs(text)
 
 
 def _longest(name: str, at: int, text: str) -> int:
@@ -105,15 +121,15 @@ def places(name: str, text: str) -> int:
     at = text.find(name)
     while at >= 0:
         end = at + len(name)
-        if not (_goes_before(text[:at], name) or _goes_before(text[end:][::-1], name[::-1])):
+        if not (_is_one_run(text[max(at - 2, 0) : at], name[0]) or _is_one_run(text[end : end + 2][::-1], name[-1])):
             mask |= span(at, end)
         at = text.find(name, at + 1)
     return mask
 
 
-def _goes_before(before: str, name: str) -> bool:
-    """Returns True if what is before a name is one run with it."""
-    return runs_on(before[-1:], name[0]) or bool(name[0].isdigit() and _FRACTION_BEFORE.search(before[-2:]))
+def _is_one_run(before: str, first: str) -> bool:
+    """Returns True if a name that begins so is one run with what is before it."""
+    return runs_on(before[-1:], first) or bool(first.isdigit() and _FRACTION_BEFORE.search(before))
 
 
 def together(matches: Iterable[Match]) -> Match:
@@ -136,6 +152,12 @@ class Name:
 
     parts: tuple[tuple[str, ...], ...]
     extras: tuple[str, ...]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """What a question has at least one of, if a character of it explains this name."""
+        ways = (way for part in self.parts for way in part)
+        return frozenset[str]().union(*map(keys_of, (*ways, *self.extras)))
 
 
 def name_of(column: Column) -> Name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from qianxun.answer.tables.conditions import Unclear, had_conditions, numeric_conditions, reached_conditions
@@ -22,7 +23,7 @@ from qianxun.answer.tables.scene import (
 )
 from qianxun.answer.tables.sheet import WORDS, Sheet
 from qianxun.core.layered_types import Condition, Operation, Plan, Understood, Unsure
-from qianxun.question.table_query import TableQuery, plain, runs, span, union
+from qianxun.question.table_query import TableQuery, hits, plain, runs, span, union
 from qianxun.question.words import cue, entries, listed
 from qianxun.text.chinese import words
 from qianxun.text.quantities import han_number
@@ -59,7 +60,7 @@ def _whole(query: TableQuery, read: Understood | Unsure) -> Understood | Unsure:
     plan = read.plan
     cells = len(plan.against) or len(plan.rows or ()) * len(plan.outputs)
     joined, distributive = (
-        [hit for hit in cue(name).finditer(query.text) if not span(*hit.span()) & read.explained]
+        [hit for hit in hits(name, query.text) if not span(*hit.span()) & read.explained]
         for name in ("several.joined", "several.each")  # 每 of a column called 每小时费用 asks for one cell
     )
     if cells < max(questions_in(query.text), 1 + len(joined), 2 if distributive else 1):
@@ -129,6 +130,7 @@ def _refuse_beyond(scene: Scene) -> None:
         raise Unclear("问题要求分组统计")
 
 
+@lru_cache(maxsize=64)
 def _cue_numbers(text: str) -> int:
     """Numbers that belong to 前三名, 最高的3个, 第二所."""
     ranks = (hit.span() for name in ("top", "ordinal") for hit in cue(f"superlative.{name}").finditer(text))
@@ -239,7 +241,7 @@ def _per_row(scene: Scene) -> int:
     sheet, hit = scene.sheet, cue("aggregate.average_of_each").search(scene.query.text)
     if hit is None or sheet.label is None or sheet.variety(sheet.label) < 1.0:
         return 0
-    name = plain(sheet.columns[sheet.label].name.split(" / ")[-1])
+    name = sheet.plain_last_name(sheet.label)
     after = scene.query.text[hit.end() :]
     own = max((name[at:] for at in range(len(name)) if after.startswith(name[at:])), key=len, default="")
     return span(hit.start(), hit.end() + len(own)) if own else 0
@@ -260,7 +262,7 @@ def _superlative(
         word = {"好": "高", "差": "低"}.get(word, word)
     if word in listed("superlative.unclear"):
         raise Unclear(f"“最{word}”说的是大还是小，分不清")
-    if len(list(cue("superlative.cue").finditer(text))) > 1:
+    if len(hits("superlative.cue", text)) > 1:
         raise Unclear("问题里不止一个“最”")
     measure = _measure_of(scene, hit, word, [condition.column for condition in numeric])
     limit, cues = _limit(text, superlative, top)
@@ -439,7 +441,7 @@ def _two_cells(scene: Scene, measures: Sequence[int]) -> tuple[tuple[int, int], 
 
 def decisive(text: str, mask: int) -> str:
     """The first unexplained word that makes another number of a name: 期末, 净, 上海; empty without any."""
-    for hit in cue("decisive.any").finditer(text):
+    for hit in hits("decisive.any", text):
         if span(*hit.span()) & ~mask == 0:
             return hit.group()
     for start, end in runs(mask):

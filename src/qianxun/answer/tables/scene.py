@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 from qianxun.answer.tables.conditions import (
@@ -18,7 +18,7 @@ from qianxun.answer.tables.conditions import (
 from qianxun.answer.tables.match import Match, Name, match_column
 from qianxun.answer.tables.sheet import CellMention, Sheet
 from qianxun.core.layered_types import Condition, Plan, Understood
-from qianxun.question.table_query import TableQuery, plain, runs, span, union
+from qianxun.question.table_query import TableQuery, hits, runs, span, union
 from qianxun.question.words import cue
 
 _BRACKETED: Final = re.compile(r"\([^()]*\)$")
@@ -51,15 +51,15 @@ class Scene:
     def free(self, name: str) -> re.Match[str] | None:
         """A cue that is no part of a name or a cell of the table."""
         closed = self.names_mask | self.cells_mask
-        return next((hit for hit in cue(name).finditer(self.query.text) if not span(*hit.span()) & closed), None)
+        return next((hit for hit in hits(name, self.query.text) if not span(*hit.span()) & closed), None)
 
 
 def scene_of(query: TableQuery, sheet: Sheet) -> Scene:
     about = sheet.about_in(query.text)
     met = [
         (c, found)
-        for c, name in enumerate(sheet.names)
-        if (_is_named(found := match_column(name, query.text)) and (found.verbatim or found.mask & ~about))
+        for c in sheet.columns_sharing(query.text)
+        if (_is_named(found := match_column(sheet.names[c], query.text)) and (found.verbatim or found.mask & ~about))
         or _is_named_by_head(c, found, query.text, sheet)
     ]
     met = [(c, found) for c, found in met if not _is_of_thing(c, found, query.text, sheet)]
@@ -77,13 +77,13 @@ def scene_of(query: TableQuery, sheet: Sheet) -> Scene:
 def _is_of_thing(column: int, met: Match, text: str, sheet: Sheet) -> bool:
     """Returns True if a question names the thing that a column measures, and not the measure: 合同 is not 合同金额,
     where the contracts are named by 合同编号. The largest, or what all cost, is named by the measure."""
-    if sheet.columns[column].kind == "money" and cue("table.of_amount").search(text):
+    if sheet.columns[column].kind == "money" and hits("table.of_amount", text):
         return False
-    whole = _BRACKETED.sub("", plain(sheet.columns[column].name.split(" / ")[-1]))
+    whole = _BRACKETED.sub("", sheet.plain_last_name(column))
     if not sheet.is_measure(column) or whole in text:
         return False
     thing = "".join(text[start:end] for start, end in runs(met.mask))
-    others = (plain(other.name) for c, other in enumerate(sheet.columns) if c != column and not sheet.is_measure(c))
+    others = (name for c, name in enumerate(sheet.plain_names) if c != column and not sheet.is_measure(c))
     return any(
         name.startswith(thing) and (cue("table.identifying").search(name) or cue("table.naming").search(name))
         for name in others
@@ -108,7 +108,7 @@ def _is_named_by_head(column: int, met: Match, text: str, sheet: Sheet) -> bool:
     if len(rest) > met.matched or cue("decisive.any").search(rest) or cue("table.kind_of_value").fullmatch(head):
         return False
     alike = [c for c, name in enumerate(sheet.names) if _ends_in(name, head)]
-    return alike == [column] and not any(sheet.is_total(c) for c in range(len(sheet.columns)))
+    return alike == [column] and not sheet.has_total
 
 
 def _ends_in(name: Name, head: str) -> bool:
@@ -144,6 +144,7 @@ def _is_outdone(column: int, met: Match, all_met: Sequence[tuple[int, Match]]) -
 # ── plans ────────────────────────────────────────────────────────────────────────────────────────
 
 
+@lru_cache(maxsize=64)
 def questions_in(text: str) -> int:
     """How many things a question asks for, clause by clause."""
     return sum(bool(cue("which.table").search(clause)) for clause in cue("several.next").split(text)) or 1
@@ -191,10 +192,10 @@ def _share_named(scene: Scene, column: int, met: Match, is_bound: bool) -> float
 
 
 def _refuse_unread(scene: Scene, explained: int) -> None:
-    for hit in cue("negation.any").finditer(scene.query.text):
+    for hit in hits("negation.any", scene.query.text):
         if not span(*hit.span()) & (explained | scene.about):
             raise Unclear(f"没有读懂否定（{hit.group()}）")
-    for either in cue("several.either").finditer(scene.query.text):
+    for either in hits("several.either", scene.query.text):
         if not span(*either.span()) & explained and not _joins_cells(scene, either):
             raise Unclear("没有读懂“或”")
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
-from qianxun.answer.tables.match import Name, match, name_of, places
+from qianxun.answer.tables.match import Name, keys_in, keys_of, match, name_of, places
 from qianxun.answer.tables.periods import Parts
 from qianxun.core.layered_types import TableInput
-from qianxun.core.system.cache import cached_texts
 from qianxun.core.types import CellValue, Column, Table
 from qianxun.question.table_query import plain, plain_all, runs, span, union
 from qianxun.question.words import cue
@@ -21,6 +20,9 @@ NUMERIC: Final = ("number", "money", "percent")
 WORDS: Final = ("text", "category")
 _LONGEST_LABEL: Final = 60
 _LONGEST_FORM: Final = 60
+SHEET_BYTES: Final = 20_000
+CELL_BYTES: Final = 200  # in plain form, with its rows and its pairs of characters
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class CellMention:
 
 
 class Sheet:
-    """One table, read once; for any question."""
+    """One table, read once; for any question. What of it a question can name is looked up by pairs of characters, so
+    that a question costs by what it names and not by the number of cells."""
 
     def __init__(self, given: TableInput, parts: Parts | None = None) -> None:
         self.given = given
@@ -46,11 +49,16 @@ class Sheet:
         about = f"{given.table.title} {given.context} {given.table.notes} {given.table.source}"
         self.about = plain(cue("table.stated_unit").sub(" ", about))  # 万元 of a question belongs to its number
         self._plain: dict[int, list[str]] = {}
+        self._varieties: dict[int, float] = {}
         self._rows_by_text: dict[int, Mapping[str, Sequence[int]]] = {}
         self._last_cells: tuple[str, list[CellMention]] = ("", [])  # a question is read several ways
 
     def __len__(self) -> int:
         return len(self.table.rows)
+
+    def size(self) -> int:
+        """Bytes in memory beside its table, about, once it has been asked about."""
+        return SHEET_BYTES + CELL_BYTES * len(self) * len(self.columns)
 
     def about_in(self, text: str) -> int:
         """The characters of a question that the table's title and surroundings explain."""
@@ -64,6 +72,19 @@ class Sheet:
     def values(self, column: int) -> list[CellValue]:
         return [row[column] for row in self.table.rows]
 
+    @cached_property
+    def plain_names(self) -> tuple[str, ...]:
+        """The names of the columns in plain form."""
+        return tuple(plain(column.name) for column in self.columns)
+
+    def plain_last_name(self, column: int) -> str:
+        """What a column is called below all that stands above it, in plain form."""
+        return self._plain_last_names[column]
+
+    @cached_property
+    def _plain_last_names(self) -> tuple[str, ...]:
+        return tuple(plain(self._last_name(column)) for column in range(len(self.columns)))
+
     def _last_name(self, column: int) -> str:
         return self.columns[column].name.split(" / ")[-1].strip()
 
@@ -72,16 +93,34 @@ class Sheet:
 
     def is_measure(self, column: int) -> bool:
         """Returns True if its numbers measure something: neither a running number nor a year."""
+        return self._measures[column]
+
+    @cached_property
+    def _measures(self) -> tuple[bool, ...]:
+        return tuple(map(self._is_measure, range(len(self.columns))))
+
+    def _is_measure(self, column: int) -> bool:
         last = self._last_name(column)
         return self.is_numeric(column) and not cue("table.identifying").search(last) and not self.is_yearly(column)
 
-    def is_total(self, column: int) -> bool:
-        """Returns True if its numbers sum up those of other columns: 合计, 应发合计."""
-        last = plain(self._last_name(column)).partition("(")[0]
+    @cached_property
+    def has_total(self) -> bool:
+        """Returns True if the numbers of a column sum up those of others: 合计, 应发合计."""
+        return any(map(self._is_total, range(len(self.columns))))
+
+    def _is_total(self, column: int) -> bool:
+        last = self.plain_last_name(column).partition("(")[0]
         return self.is_measure(column) and cue("table.total_row").fullmatch(last) is not None
 
     def is_yearly(self, column: int) -> bool:
         """Returns True if its numbers are years."""
+        return self._years[column]
+
+    @cached_property
+    def _years(self) -> tuple[bool, ...]:
+        return tuple(map(self._is_yearly, range(len(self.columns))))
+
+    def _is_yearly(self, column: int) -> bool:
         last = self._last_name(column)
         if self.columns[column].kind != "number" or not cue("table.yearly").search(last):
             return False
@@ -114,8 +153,10 @@ class Sheet:
 
     def variety(self, column: int) -> float:
         """The share of its filled cells that no other repeats: 1 where each row has its own."""
-        filled = [cell for cell in self.plain_cells(column) if cell]
-        return len(set(filled)) / len(filled) if filled else 0.0
+        if column not in self._varieties:
+            filled = [cell for cell in self.plain_cells(column) if cell]
+            self._varieties[column] = len(set(filled)) / len(filled) if filled else 0.0
+        return self._varieties[column]
 
     @cached_property
     def totals(self) -> frozenset[int]:
@@ -169,31 +210,81 @@ class Sheet:
         return list(cells)
 
     def _find_cells(self, text: str) -> list[CellMention]:
-        pieces = _pieces(text)
         found = []
-        for column in range(len(self.columns)):
-            if not self.is_worded(column):
-                continue
-            rows = self.rows_by_text(column)
-            for piece in pieces.intersection(rows):
-                is_enough = piece in ("男", "女") or (len(piece) >= 2 and any(map(str.isalnum, piece)))
-                mask = places(piece, text) if is_enough else self._stated(column, piece, text)
-                if mask:
-                    found.append(CellMention(column, piece, mask, tuple(rows[piece])))
+        for cell in self._cells_within(text):
+            is_enough = cell in ("男", "女") or (len(cell) >= 2 and any(map(str.isalnum, cell)))
+            mask = places(cell, text) if is_enough else 0
+            for column in self._worded_cells[cell]:
+                if own := mask if is_enough else self._stated(column, cell, text):
+                    found.append(CellMention(column, cell, own, tuple(self.rows_by_text(column)[cell])))
         sexes = [cell for cell in found if cell.text in ("男", "女")]
         return longest([cell for cell in found if cell not in sexes] if len(sexes) > 1 else found)
 
+    @cached_property
+    def _worded_cells(self) -> Mapping[str, Sequence[int]]:
+        """Every cell that a question may name, and the columns that have it."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for column in filter(self.is_worded, range(len(self.columns))):
+            for cell in self.rows_by_text(column):
+                found[cell].append(column)
+        return found
+
+    @cached_property
+    def _cells_by_beginning(self) -> Mapping[str, Sequence[str]]:
+        """The same cells by their first two characters; by one, where it is all of a cell."""
+        return _grouped((cell[:2], cell) for cell in self._worded_cells)
+
+    def _cells_within(self, text: str) -> Iterable[str]:
+        """Those that are somewhere in a text, each once."""
+        found: dict[str, None] = {}
+        for begun in sorted(self._cells_by_beginning.keys() & keys_in(text)):
+            at = text.find(begun)
+            while at >= 0:
+                found.update((cell, None) for cell in self._cells_by_beginning[begun] if text.startswith(cell, at))
+                at = text.find(begun, at + 1)
+        return found
+
+    # What may be named in part
+
+    def columns_sharing(self, text: str) -> list[int]:
+        """The columns whose names have anything in common with a text; of no other is a character in it."""
+        shared = self._columns_by_key.keys() & keys_in(text)
+        return sorted({column for key in shared for column in self._columns_by_key[key]})
+
+    @cached_property
+    def _columns_by_key(self) -> Mapping[str, Sequence[int]]:
+        return _grouped((key, column) for column, name in enumerate(self.names) for key in name.keys)
+
+    def labels_sharing(self, text: str) -> Mapping[int, Sequence[str]]:
+        """By column, the cells on the left, before any measure, that have a pair of characters in common with a text:
+        of no other are two characters that follow each other in it."""
+        found: dict[int, dict[str, None]] = defaultdict(dict)
+        for key in self._labels_by_key.keys() & keys_in(text):
+            for column, cell in self._labels_by_key[key]:
+                found[column][cell] = None
+        return {column: list(found[column]) for column in sorted(found)}
+
+    @cached_property
+    def _labels_by_key(self) -> Mapping[str, Sequence[tuple[int, str]]]:
+        first_measure = next((c for c in range(len(self.columns)) if self.is_measure(c)), len(self.columns))
+        words = [c for c in range(first_measure) if self.columns[c].kind in WORDS]
+        cells = ((c, cell) for c in words for cell in self.rows_by_text(c) if 2 <= len(cell) <= _LONGEST_LABEL)
+        return _grouped((key, one) for one in cells for key in keys_of(one[1]))
+
     def _stated(self, column: int, piece: str, text: str) -> int:
         """The characters of a cell of one letter right after the name of its column: A of 评级为A."""
-        name = re.escape(plain(self._last_name(column)))
-        after = re.compile(f"{name}(?:为|是|=|等于|:)?({re.escape(piece)})(?![a-z0-9+-])")
-        is_letter = len(piece) == 1 and piece.isalpha() and bool(name)
-        return union(span(*hit.span(1)) for hit in after.finditer(text)) if is_letter else 0
+        name = self.plain_last_name(column)
+        if not (len(piece) == 1 and piece.isalpha() and name and name in text):
+            return 0
+        after = re.compile(f"{re.escape(name)}(?:为|是|=|等于|:)?({re.escape(piece)})(?![a-z0-9+-])")
+        return union(span(*hit.span(1)) for hit in after.finditer(text))
 
 
-@cached_texts(8)  # for the tables that a question is read against; twenty thousand pieces of the longest
-def _pieces(text: str) -> frozenset[str]:
-    return frozenset(text[start:end] for start in range(len(text)) for end in range(start + 1, len(text) + 1))
+def _grouped(pairs: Iterable[tuple[str, Value]]) -> Mapping[str, Sequence[Value]]:
+    found: dict[str, list[Value]] = defaultdict(list)
+    for key, value in pairs:
+        found[key].append(value)
+    return dict(found)
 
 
 def longest(found: Sequence[CellMention]) -> list[CellMention]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from qianxun.bases.base import OpenBase, Serving
+from qianxun.bases.table_cache import TableCache
 from qianxun.core.errors import QianxunError, RetrieverUnavailable
 from qianxun.core.layered_types import LayeredRecall, LayeredResult, TableShown
 from qianxun.core.log_types import new_trace_id
@@ -69,15 +70,15 @@ class Evidence:
         rules = self.candidates.rules.pinned
         return [replace(one, pinned=rules[one.chunk.key]) for one in await self.candidates.pool.pinned(list(rules))]
 
-    def details(self, found: Found) -> dict[str, Any]:
+    def details(self, chunk: Chunk) -> dict[str, Any]:
         """What a result was found by, as plain values."""
-        relevance = self.criteria.assess(found)
-        similarity = self.similarity(found.chunk.key)
+        words, covered = self.criteria.covered_words(chunk)
+        similarity = self.similarity(chunk.key)
         return {
-            "words": list(relevance.matched),
-            "coverage": round(relevance.coverage, 4),
+            "words": list(words),
+            "coverage": round(covered, 4),
             "similarity": None if similarity is None else round(similarity, 4),
-            "keyword": round(self.words.score(found.chunk.key), 4),
+            "keyword": round(self.words.score(chunk.key), 4),
         }
 
 
@@ -94,6 +95,8 @@ async def gather_evidence(
     have their weights. Raises RecallFailed if none answers."""
     only = tuple(before.candidates.results.rankings) if before is not None else ()
     candidates = await gather(base, serving, plan, options, depth, Steps(), only)
+    if before is not None:
+        candidates.pool.take_read(before.candidates.pool)
     results, signals, ranking = candidates.results, candidates.signals, candidates.pool.candidates
     calibrate = base.curves.table_vector if kind == "table" else base.curves.vector
     fused = Ranking.ordered(ranking.keys, fused_curve(base, results, options)(ranking.scores))
@@ -118,6 +121,7 @@ class LayeredSearch:
     plan: QueryPlan
     options: SearchOptions
     kind: ChunkKind
+    tables: TableCache  # of the state of the records that is searched
     degraded: list[Degraded] = field(default_factory=list)
     _gathered: list[Evidence] = field(default_factory=list)
     _is_mixed: bool = False  # two versions of a document were found
@@ -261,10 +265,10 @@ async def run_layered(
     for _ in range(TRIES):
         with base.serving.borrow() as serving:
             generation = await current_generation(base, serving)
-            base.tables = base.tables.for_state(generation.records)
+            tables = base.tables = base.tables.for_state(generation.records)
             weighted = await with_weights(base, serving, options, generation.records)
             plan = await plan_query(base, text, weighted, generation=generation)
-            state = LayeredSearch(base, serving, plan, weighted, kind)
+            state = LayeredSearch(base, serving, plan, weighted, kind, tables)
             results, ladder = await search(state)
             has_moved = serving is not base.serving or generation.index != await serving.index.watermark()
         if state.is_settled or not has_moved or time.perf_counter() - started > options.arm_seconds:

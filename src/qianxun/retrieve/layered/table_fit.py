@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from qianxun.bases.base import OpenBase, read
 from qianxun.bases.table_cache import TableCache
 from qianxun.core.system.cache import cached_texts
 from qianxun.core.types import Chunk, Column, Found
-from qianxun.question.table_query import TableSearchQuery, positions
+from qianxun.question.table_query import TableSearchQuery, union
 from qianxun.rank.calibrate import Curve, clipped
 from qianxun.records import tables
 from qianxun.records.tables import TableHead
@@ -31,6 +32,7 @@ WORDS_IN: Final = {"title": 0.4, "headers": 0.3, "content": 0.3}
 # Tables whose structure is compared, the best by words and meaning: twice as many as may be shown, within these bounds.
 FEWEST_COMPARED, MOST_COMPARED = 30, 60
 _LONGEST_LABEL: Final = 20  # characters of a cell that may be the name of something
+NAMES_BYTES: Final = 2_000  # what the names of a table cost beside their characters
 Value = TypeVar("Value")
 
 
@@ -46,6 +48,7 @@ class Names:
     content: str = ""  # the text at hand
     quotable: frozenset[str] = frozenset()  # headers and labels that a question may have in it
     joined: str = ""  # headers and labels, a line each
+    parts: tuple[tuple[float, str], ...] = ()  # in which keywords are looked for, and their shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class TableCandidate:
     names: Names
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableCandidates:
     """Candidates by the key of their table, best first, for these questions: one, or its other wordings."""
 
@@ -91,6 +94,11 @@ class TableCandidates:
             self._fits[key] = max(fits, key=lambda fit: fit.score)
         return self._fits[key]
 
+    @cached_property
+    def words(self) -> Mapping[str, float]:
+        """The words of all its questions, with their weights."""
+        return {word: weight for question in self.questions for word, weight in question.words.items()}
+
     def score(self, key: int, fits: Structure | None) -> float:
         """Words and meaning beside structure, on the curve of tables; without structure the rest counts."""
         known = self._scores.get((key, fits is not None))
@@ -99,10 +107,14 @@ class TableCandidates:
         return known
 
     def structured_scores(self) -> dict[int, float]:
-        """`score` of every table with its structure, in one step."""
-        both = np.array([self._both(key, self.fits(key)) for key in self.tables])
-        scores = dict(zip(self.tables, self.curve(both).tolist(), strict=True))
-        self._scores.update(((key, True), score) for key, score in scores.items())
+        """`score` of every table with its structure."""
+        return self.scores({key: self.fits(key) for key in self.tables})
+
+    def scores(self, fits: Mapping[int, Structure | None]) -> dict[int, float]:
+        """`score` of these tables, in one step."""
+        both = np.array([self._both(key, fit) for key, fit in fits.items()], dtype=np.float64)
+        scores = dict(zip(fits, self.curve(both).tolist(), strict=True))
+        self._scores.update(((key, fits[key] is not None), score) for key, score in scores.items())
         return scores
 
     def _both(self, key: int, fits: Structure | None) -> float:
@@ -120,7 +132,7 @@ class TableCandidates:
         return self._similarities[key]
 
     def keyword_match(self, key: int) -> float:
-        return _keyword_match(self.questions[0].keywords, self.tables[key].names)
+        return keyword_match(self.questions[0].keywords, self.tables[key].names)
 
 
 def compared_tables(most_results: int) -> int:
@@ -136,10 +148,15 @@ async def table_candidates(
     keys, cache = list(dict.fromkeys([*pinned, *evidence.fused.keys.tolist()])), base.tables
     table_of = await stored(base, cache.table_of, tables.keys_by_chunk, keys)
     chunks: dict[int, list[int]] = {}
+    untabled = []
     for key in keys:
-        if key in table_of:
-            chunks.setdefault(table_of[key], []).append(key)
-    await evidence.chunks([key for key in keys if key not in table_of])  # notes which of them have been deleted
+        if (table := table_of[key]) is None:
+            untabled.append(key)
+        elif table in chunks:
+            chunks[table].append(key)
+        else:
+            chunks[table] = [key]
+    await evidence.chunks(untabled)  # notes which of them have been deleted
     first = list(chunks)[:most]
     heads = await stored(base, cache.heads, tables.heads, first)
     read_ = await evidence.chunks([chunks[table][0] for table in first])
@@ -147,7 +164,7 @@ async def table_candidates(
     candidates = {
         table: TableCandidate(head, found, tuple(chunks[table]), _names(cache, head, found.chunk))
         for table in first
-        if (head := heads.get(table)) is not None and (found := best.get(chunks[table][0])) is not None
+        if (head := heads[table]) is not None and (found := best.get(chunks[table][0])) is not None
     }
     types = Counter(candidate.names.type for candidate in candidates.values())
     common = {type_: count / len(candidates) for type_, count in types.items()}
@@ -160,19 +177,20 @@ async def table_candidates(
 
 async def stored(
     base: OpenBase, known: dict[int, Value | None], work: Callable[..., Mapping[int, Value]], keys: Sequence[int]
-) -> dict[int, Value]:
-    """What the records have of these keys, read where it is not known."""
+) -> Mapping[int, Value | None]:
+    """What the records have of these keys and of others that were looked up before; read where it is not known."""
     if missing := [key for key in keys if key not in known]:
         found = await read(base, work, missing)
         known.update((key, found.get(key)) for key in missing)
-    return {key: value for key in keys if (value := known.get(key)) is not None}
+    return known
 
 
 def _names(cache: TableCache, head: TableHead, chunk: Chunk) -> Names:
     """The same tables are candidates again and again. A document's metadata may be changed without another version."""
     named = chunk.attributes.metadata.get("table_type")
     called = named if isinstance(named, str) else ""
-    return cache.once((head.key, chunk.key, called), lambda: names_of(head.title, head.columns, chunk.text, called))
+    key = ("names", head.key, chunk.key, called)
+    return cache.once(key, lambda: names_of(head.title, head.columns, chunk.text, called), _names_bytes)
 
 
 def names_of(title: str, columns: tuple[Column, ...], text: str, named: str = "") -> Names:
@@ -184,8 +202,10 @@ def names_of(title: str, columns: tuple[Column, ...], text: str, named: str = ""
     headers = tuple(dict.fromkeys(filter(None, (fold(header).strip() for header in parts))))
     cells = (cell.strip() for line in content.split("\n") if "|" in line for cell in line.split("|"))
     labels = tuple(dict.fromkeys(cell for cell in cells if 1 < len(cell) <= _LONGEST_LABEL))
+    folded = fold(title)
+    searched = {"title": folded, "headers": "\n".join(headers), "content": content}
     return Names(
-        title=fold(title),
+        title=folded,
         headers=headers,
         labels=labels,
         type=type_called(named) or type_of(title, columns),
@@ -193,7 +213,13 @@ def names_of(title: str, columns: tuple[Column, ...], text: str, named: str = ""
         content=content,
         quotable=_quotable((*headers, *labels)),
         joined="\n".join((*headers, *labels)),
+        parts=tuple((WORDS_IN[part], inside) for part, inside in searched.items() if inside),
     )
+
+
+def _names_bytes(names: Names) -> int:
+    """Its texts at up to four bytes a character: the content, and headers and labels three times."""
+    return NAMES_BYTES + 4 * (len(names.title) + len(names.content) + 3 * len(names.joined))
 
 
 def _quotable(names: Iterable[str]) -> frozenset[str]:
@@ -217,7 +243,7 @@ def structure(question: TableSearchQuery, names: Names, common: float = 0.0) -> 
 
 
 def _type_fit(question: TableSearchQuery, names: Names, common: float) -> float | None:
-    if names.kind and (named := _share(names.kind, question.folded)):
+    if names.kind and (named := _share(_pairs(names.kind), question.distinct_pairs)):
         return named
     if not names.type or not question.types or common == 1.0:
         return None
@@ -229,47 +255,43 @@ def title_fit(question: TableSearchQuery, title: str) -> float:
 
     By pairs of characters, because a title is seldom quoted exactly: 铁路运输旅客 is asked for as 铁路旅客.
     """
-    of_question = _shared(question.folded, title) & question.significant
+    own = _pairs(title)
+    if own.distinct.isdisjoint(question.distinct_pairs):
+        return 0.0
+    of_question = _explained(question.pairs, own.distinct) & question.significant
     if not of_question:
         return 0.0
-    of_title = _share(title, question.folded)
+    of_title = _share(own, question.distinct_pairs)
     if not of_title:
         return 0.0
-    explained = len(of_question) / len(question.significant)
+    explained = of_question.bit_count() / question.significant.bit_count()
     return 2.0 * of_title * explained / (of_title + explained)
 
 
-def _share(name: str, text: str) -> float:
-    """The share of a name's letters whose pairs are in a text."""
-    letters = _letters(name)
-    return len(_shared(name, text) & letters) / len(letters) if letters else 0.0
+def _share(name: Pairs, pairs: Set[str]) -> float:
+    """The share of a name's letters whose pairs are among these."""
+    letters = name.letters.bit_count()
+    return (_explained(name.pairs, pairs) & name.letters).bit_count() / letters if letters else 0.0
 
 
-def _shared(text: str, other: str) -> set[int]:
-    """The positions of the characters whose pairs are in both texts."""
-    pairs, others = _pairs(text), _distinct_pairs(other)
-    if others.isdisjoint(pairs):
-        return set()
-    begins = [at for at, pair in enumerate(pairs) if pair in others]
-    return {place for at in begins for place in (at, at + 1)}
+def _explained(pairs: Sequence[str], others: Set[str]) -> int:
+    """The characters, as bits, of those pairs that are among the others."""
+    return union([3 << at for at, pair in enumerate(pairs) if pair in others])
 
 
-# A question is compared with dozens of titles, and the same titles with every question.
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The pairs of characters of a text, and which of its characters are letters or digits (as bits)."""
+
+    pairs: tuple[str, ...]
+    distinct: frozenset[str]
+    letters: int
 
 
-@cached_texts(2_048, longest=200, lasting=True)
-def _letters(text: str) -> frozenset[int]:
-    return frozenset([at for at, character in enumerate(text) if character.isalnum()])
-
-
-@cached_texts(2_048, longest=200, lasting=True)
-def _pairs(text: str) -> tuple[str, ...]:
-    return tuple([text[at : at + 2] for at in range(len(text) - 1)])
-
-
-@cached_texts(2_048, longest=200, lasting=True)
-def _distinct_pairs(text: str) -> frozenset[str]:
-    return frozenset(_pairs(text))
+@cached_texts(2_048, longest=200, lasting=True)  # the same titles are compared with every question
+def _pairs(text: str) -> Pairs:
+    pairs = tuple([text[at : at + 2] for at in range(len(text) - 1)])
+    return Pairs(pairs, frozenset(pairs), union([1 << at for at, mark in enumerate(text) if mark.isalnum()]))
 
 
 def names_fit(question: TableSearchQuery, names: Iterable[str]) -> float:
@@ -283,27 +305,27 @@ def names_fit(question: TableSearchQuery, names: Iterable[str]) -> float:
 
 
 def _names_fit(question: TableSearchQuery, quotable: frozenset[str], joined: str) -> float:
-    covered = {at for name in question.quotes(quotable) for at in positions(name, question.folded)}
-    characters = len(covered & question.significant) / len(question.significant) if question.significant else 0.0
-    total = math.fsum(question.words.values())
+    significant, total = question.significant, question.total_weight
+    covered = (question.quoted(quotable) & significant).bit_count()
+    characters = covered / significant.bit_count() if significant else 0.0
     matched = math.fsum([question.words[word] for word in _occurring(question.words, joined)])
     return 0.5 * characters + 0.5 * (matched / total if total > 0.0 else 0.0)
 
 
-def keyword_match(words: Sequence[str], names: Names, text: str) -> float:
+def keyword_match(words: Sequence[str], names: Names) -> float:
     """The share of the keywords in title (.4), headers (.3) and content (.3), over the parts there are."""
-    return _keyword_match(words, replace(names, content=fold(text)))
-
-
-def _keyword_match(words: Sequence[str], names: Names) -> float:
-    if not words:
+    if not words or not names.parts:
         return 0.0
-    texts = {"title": names.title, "headers": "\n".join(names.headers), "content": names.content}
-    parts = {part: WORDS_IN[part] for part, inside in texts.items() if inside}
-    shares = {part: len(_occurring(words, texts[part])) / len(words) for part in parts}
-    return math.fsum(parts[part] * shares[part] for part in parts) / math.fsum(parts.values())
+    found = math.fsum([share * (len(_occurring(words, inside)) / len(words)) for share, inside in names.parts])
+    return found / math.fsum([share for share, _ in names.parts])
 
 
 def _occurring(words: Iterable[str], folded: str) -> list[str]:
-    """The words that occur in a text; most are nowhere in it."""
-    return [word for word in words if word in folded and occurs_in(word, folded)]
+    """The words that occur in a text; most are nowhere in it, and most that are have no letter or digit to look at."""
+    return [word for word in words if word in folded and (not _may_be_cut(word) or occurs_in(word, folded))]
+
+
+@lru_cache(maxsize=1_024)
+def _may_be_cut(word: str) -> bool:
+    """Returns True if a place of a word may be the middle of a longer run of letters or digits."""
+    return word[:1].isascii() or word[-1:].isascii()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from qianxun.core.types import Chunk
 from qianxun.text.chinese import fold, occurs_in
 
 ROWS: Final = 50  # of a large table that are shown
+ROWS_BYTES: Final = 1_000  # what rows cost in memory beside their characters: together, and each
+ROW_BYTES: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,32 +26,56 @@ class RowsShown:
     is_cut: bool = False  # a row is longer than a chunk: ``content`` has parts of it, and ``cells`` are not the row's
 
 
-def rows_shown(
-    groups: Sequence[Chunk], starts: Sequence[int], words: Mapping[str, float], width: int, notes: str = ""
-) -> RowsShown:
-    """``words`` of the question with their weights; ``width`` is the number of columns."""
-    first = groups[0]
+@dataclass(frozen=True)
+class RowGroups:
+    """The rows of some chunks of a table, cut out once for any question. ``starts`` is where all rows begin."""
+
+    first: Chunk
+    starts: Sequence[int]
+    rows: Mapping[int, str]
+    whole: frozenset[int]  # the rows that are all there
+    is_one: bool  # they are of one chunk
+
+    def size(self) -> int:
+        """Bytes, at up to four a character: the rows, folded and as cells."""
+        return ROWS_BYTES + sum(ROW_BYTES + 12 * len(row) for row in self.rows.values())
+
+    def shown(self, words: Mapping[str, float]) -> RowsShown:
+        """``words`` of the question with their weights: they choose among the rows, where not all are at hand."""
+        if not self.rows:
+            return RowsShown(self.first.text, (), ())  # a table that has no rows, or what is below them
+        return self._all if self.is_one and len(self.rows) == len(self.starts) else self._of(self._matching(words))
+
+    @cached_property
+    def _all(self) -> RowsShown:
+        return replace(self._of(list(self.rows)), content=self.first.text)
+
+    def _of(self, shown: Sequence[int]) -> RowsShown:
+        content = self.first.text if self.is_one and len(shown) == len(self.starts) else self._joined(shown)
+        cells = tuple(_cells(self.rows[row]) for row in shown)
+        return RowsShown(content, tuple(shown), cells, not self.whole.issuperset(shown))
+
+    def _matching(self, words: Mapping[str, float]) -> list[int]:
+        """The rows that match most of the question, in the order of the table; if none does, the first."""
+        scores = {row: sum(words[word] for word in words if occurs_in(word, line)) for row, line in self._folded}
+        matching = [row for row in self.rows if scores[row] > 0.0] or list(self.rows)
+        return sorted(sorted(matching, key=lambda row: (-scores[row], row))[:ROWS])
+
+    @cached_property
+    def _folded(self) -> Sequence[tuple[int, str]]:
+        return [(row, fold(line)) for row, line in self.rows.items()]
+
+    def _joined(self, shown: Sequence[int]) -> str:
+        above = self.first.text[: _first_row(self.first, self.starts)].rstrip("\n")
+        return "\n".join(filter(None, [above, *(self.rows[row] for row in shown)]))
+
+
+def row_groups(groups: Sequence[Chunk], starts: Sequence[int], width: int, notes: str = "") -> RowGroups:
+    """``width`` is the number of columns; the first of the groups matches best."""
     parts = _parts(groups, starts, notes)
-    if not parts:
-        return RowsShown(first.text, (), ())  # a table that has no rows, or what is below them
     rows = {row: "…".join(part) for row, part in parts.items()}
-    shown = list(rows) if len(groups) == 1 and len(rows) == len(starts) else _matching(rows, words)
-    content = first.text if len(groups) == 1 and len(shown) == len(starts) else _joined(first, starts, rows, shown)
-    cells = tuple(_cells(rows[row]) for row in shown)
-    return RowsShown(content, tuple(shown), cells, not all(_is_whole(parts[row], width) for row in shown))
-
-
-def _matching(rows: Mapping[int, str], words: Mapping[str, float]) -> list[int]:
-    """The rows that match most of the question, in the order of the table; if none does, the first."""
-    folded = {row: fold(line) for row, line in rows.items()}
-    scores = {row: sum(words[word] for word in words if occurs_in(word, line)) for row, line in folded.items()}
-    matching = [row for row in rows if scores[row] > 0.0] or list(rows)
-    return sorted(sorted(matching, key=lambda row: (-scores[row], row))[:ROWS])
-
-
-def _joined(first: Chunk, starts: Sequence[int], rows: Mapping[int, str], shown: Sequence[int]) -> str:
-    above = first.text[: _first_row(first, starts)].rstrip("\n")
-    return "\n".join(filter(None, [above, *(rows[row] for row in shown)]))
+    whole = frozenset(row for row, part in parts.items() if _is_whole(part, width))
+    return RowGroups(groups[0], starts, rows, whole, len(groups) == 1)
 
 
 def _parts(groups: Sequence[Chunk], starts: Sequence[int], notes: str) -> dict[int, list[str]]:

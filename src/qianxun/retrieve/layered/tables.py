@@ -46,7 +46,7 @@ from qianxun.retrieve.layered.table_fit import (
     stored,
     table_candidates,
 )
-from qianxun.retrieve.layered.table_rows import RowsShown, rows_shown
+from qianxun.retrieve.layered.table_rows import RowGroups, RowsShown, row_groups
 
 log = logging.getLogger(__name__)
 
@@ -122,17 +122,17 @@ class _Layers:
         this layer is the last."""
         expansions, evidence = await self.state.in_other_words()
         own = await self._candidates()
-        scores = {key: own.score(key, self._fits(own, key)) for key in own.tables}
-        rest = {key: self._admit(own, key) for key, score in scores.items() if score >= UNRELATED}
+        rest = {key: self._admit(own, key) for key, score in self._scores(own).items() if score >= UNRELATED}
         if evidence is None:
             return rest
         texts = zip(expansions, evidence.criteria.weights, strict=True)
         questions = [read_question(expansion.text).for_table_search(words) for expansion, words in texts]
         found = await table_candidates(self.state.base, evidence, questions, self.weight, self.compared)
+        fitted = self._scores(found)
         admitted = dict(rest)
         for key, candidate in found.tables.items():
             by = credit(expansions, candidate.found.chunk, evidence.criteria.folded)
-            score = expansions[by.at].weight * found.score(key, self._fits(found, key))
+            score = expansions[by.at].weight * fitted[key]
             if by.is_found or self.state.is_admitted(score, layer.threshold):
                 score = max(score, rest[key].score if key in rest else 0.0)
                 admitted[key] = replace(self._admit(found, key, by.details()), score=score)
@@ -164,6 +164,9 @@ class _Layers:
         self._first.setdefault(key, found)
         return Admission(found.score(key, self._fits(found, key)), details or {})
 
+    def _scores(self, found: TableCandidates) -> Mapping[int, float]:
+        return found.scores({key: self._fits(found, key) for key in found.tables})
+
     def _fits(self, found: TableCandidates, key: int) -> Structure | None:
         """None if it could not be compared, which the structure layer has reported: the rest of the score counts."""
         try:
@@ -185,18 +188,18 @@ class _Layers:
 
     async def results(self, best: Sequence[tuple[int, Admitted]]) -> list[LayeredResult]:
         keys = [key for key, _ in best]
-        starts = await stored(self.state.base, self.state.base.tables.row_starts, row_starts, keys)
-        shown = {key: await self._shown(key, starts.get(key, [])) for key in keys}
+        starts = await stored(self.state.base, self.state.tables.row_starts, row_starts, keys)
+        shown = await self._shown(keys, starts)
         tables = await whole_tables(self.state.base, [key for key in keys if shown[key].is_cut])
         for key, table in tables.items():  # what is shown has parts of their rows
             shown[key] = replace(shown[key], cells=tuple(table.texts[row] for row in shown[key].numbers))
-        return [self._result(key, admitted, len(starts.get(key, [])), shown[key]) for key, admitted in best]
+        return [self._result(key, admitted, len(starts[key] or ()), shown[key]) for key, admitted in best]
 
     def _result(self, key: int, admitted: Admitted, rows: int, shown: RowsShown) -> LayeredResult:
         found = self._first[key]
         candidate, fits, similarity = found.tables[key], self._fits(found, key), found.similarity(key)
         chunk, head = candidate.found.chunk, candidate.head
-        details = found.evidence.details(found.evidence.candidates.pool.scored(chunk))
+        details = found.evidence.details(chunk)
         details["similarity"] = None if similarity is None else round(similarity, 4)
         if fits is not None:
             parts = {"score": fits.score, "title": fits.title, "headers": fits.headers, "type": fits.type}
@@ -215,15 +218,24 @@ class _Layers:
         self.heads[table.id] = head
         return result_of(chunk, admitted, shown.content, {**details, **admitted.details}, table)
 
-    async def _shown(self, key: int, starts: Sequence[int]) -> RowsShown:
+    async def _shown(self, keys: Sequence[int], starts: Mapping[int, Sequence[int] | None]) -> dict[int, RowsShown]:
+        cut = {key: chunks[:GROUPS] for key in keys if len(chunks := self._first[key].tables[key].chunks) > 1}
+        if cut and self._own is not None:
+            await self._own.evidence.chunks([chunk for chunks in cut.values() for chunk in chunks])  # in one statement
+        return {key: (await self._rows(key, starts[key] or ())).shown(self._words(self._first[key])) for key in keys}
+
+    def _words(self, found: TableCandidates) -> Mapping[str, float]:
+        """The words of the question, and of the wordings that found a table."""
+        own = self._own.words if self._own is not None else {}
+        return own if found is self._own else {**own, **found.words}
+
+    async def _rows(self, key: int, starts: Sequence[int]) -> RowGroups:
         candidate = self._first[key].tables[key]
         head, groups = candidate.head, [candidate.found.chunk]
         if len(candidate.chunks) > 1 and self._own is not None:
-            found = await self._own.evidence.first(candidate.chunks[:GROUPS])
-            groups = [one.chunk for one in found] or groups
-        questions = [question for one in (self._own, self._first[key]) if one for question in one.questions]
-        words = {word: weight for question in questions for word, weight in question.words.items()}
-        return rows_shown(groups, starts, words, len(head.columns), head.notes)
+            groups = await self._own.evidence.chunks(candidate.chunks[:GROUPS]) or groups
+        made = partial(row_groups, groups, starts, len(head.columns), head.notes)
+        return self.state.tables.once(("rows", key, *(chunk.key for chunk in groups)), made, RowGroups.size)
 
 
 # ── answers ──────────────────────────────────────────────────────────────────────────────────────
@@ -237,15 +249,16 @@ async def _answered(base: OpenBase, layers: _Layers, recall: LayeredRecall, seco
         for result in recall.results[:ANSWERED_FROM]
         if result.table is not None
     }
-    deadline = time.monotonic() + seconds
+    deadline, cache = time.monotonic() + seconds, layers.state.tables
     keys = {id_: layers.heads[id_].key for id_ in contexts}
     try:
         async with asyncio.timeout(seconds):  # the thread itself ends with the table that it is reading
             known = await whole_tables(base, list(keys.values()))
             tables = {id_: known[key] for id_, key in keys.items() if key in known}
             sheets = [
-                base.tables.once(("sheet", keys[id_], id_, contexts[id_]), partial(_sheet, id_, table, contexts[id_]))
-                for id_, table in tables.items()
+                cache.once(("sheet", keys[id_], id_, context), partial(_sheet, id_, tables[id_], context), Sheet.size)
+                for id_, context in contexts.items()
+                if id_ in tables
             ]
             cells = sum(len(sheet) * len(sheet.columns) for sheet in sheets)
             reading = partial(answer_from_tables, question, sheets, stop=partial(_is_past, deadline))

@@ -114,7 +114,7 @@ class _Layers:
 
     def result(self, key: int, admitted: Admitted) -> LayeredResult:
         evidence, found = self._first[key]
-        return result_of(found.chunk, admitted, found.chunk.text, {**evidence.details(found), **admitted.details})
+        return result_of(found.chunk, admitted, found.chunk.text, {**evidence.details(found.chunk), **admitted.details})
 
     def _passes(self, score: float, layer: Layer) -> bool:
         return self.state.is_admitted(score, layer.threshold)
