@@ -8,6 +8,7 @@ from qianxun.answer.extractive.passage_lines import lines
 from qianxun.answer.generate import AnswerGenerator
 from qianxun.core.answer_types import Answer, Passage, Section
 from qianxun.question.evidence_query import named_documents
+from qianxun.text.chinese import fold
 
 
 def passage(text: str, name: str, number: int, heading: str = "", score: float = 0.9) -> Passage:
@@ -80,3 +81,27 @@ def test_an_order_in_time_is_answered_by_the_times_of_all() -> None:
     )
     assert "2022年5月6日" in found.answer
     assert "2021年8月9日" in found.answer
+
+
+LISTED = "申请人办理本项登记须同时符合下列条件：\n一、有身份证；\n二、有户口本。\n逾期不办。"
+
+
+def test_lines_of_a_passage_that_was_cut_before_are_of_the_question_that_asks_now() -> None:
+    first, second = passage(LISTED, "甲办法", 1, "总则"), passage(f"甲公司负责。\n{LISTED}", "乙办法", 2, "总则")
+    alone, both = lines([second]), lines([first, second], {second.doc_id: ("某某",)})
+    own = both[len(lines([first])) :]
+    assert [line.at for line in both] == list(range(len(both)))
+    shifted = len(both) - len(own)
+    for line, other in zip(own, alone, strict=True):
+        assert (line.text, line.before, line.start) == (other.text, other.before, other.start)
+        assert line.opening == (other.opening + shifted if other.opening >= 0 else -1)
+        assert line.list_at == (other.list_at + shifted if other.list_at >= 0 else -1)
+        assert (line.passage, line.name) == (second, f"{other.name}\n某某")
+    assert [line.opened for line in own if line.opening >= 0] == [fold("申请人办理本项登记须同时符合下列条件：")] * 2
+
+
+def test_what_a_passage_stands_under_is_part_of_what_is_remembered_of_it() -> None:
+    under = [lines([passage("逾期不办。", "甲办法", 1, heading)])[0].heading for heading in ("总则", "附则")]
+    named = [lines([passage("总则\n逾期不办。", name, 1)])[0].name for name in ("甲办法", "乙办法")]
+    joined = replace(passage("逾期不办。", "甲办法", 1, "总则"), sections=(Section(0, ("罚则",)),))
+    assert (under, named, lines([joined])[0].heading) == (["总则", "附则"], ["甲办法", "乙办法"], "罚则")

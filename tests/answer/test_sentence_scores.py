@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from qianxun.answer.extractive.passage_lines import lines
+from qianxun.answer.extractive.passage_lines import folded_text, lines
 from qianxun.answer.extractive.sentence_scores import (
     BEFORE,
     HEADED,
@@ -15,14 +15,18 @@ from qianxun.answer.extractive.sentence_scores import (
     JoinedTexts,
     ScoredLine,
     WordReach,
+    _Dated,
+    _is_here,
+    _may_name_year,
     coverage,
     coverages,
     line_coverage,
     score_lines,
 )
+from qianxun.answer.verify.grounding import Evidence, has_day
 from qianxun.core.answer_types import Passage
 from qianxun.question.evidence_query import evidence_query
-from qianxun.text.chinese import fold
+from qianxun.text.figures import Day, figures
 
 TEXTS = tuple(
     map(
@@ -143,3 +147,41 @@ def test_a_passage_without_a_year_is_of_that_of_its_document_and_one_with_anothe
     assert own.is_timely
     assert undated.is_timely
     assert not outdated.is_timely
+
+
+# ── times, seen before any figure is read ─────────────────────────────────────────────────────────
+
+TIMES = (
+    "2023年", "2023年度", "2000年", "2020年", "2023年5月", "2023年5月7日", "5月", "5月7日", "11月", "十一月三日", "7日",
+    "九号", "2023-05-07", "二〇二三年", "2023年12月", "1月",
+)  # fmt: skip
+TOLD = (
+    *TIMES, "2023年、2024年", "12023年", "编号12023年5", "共2023项", "2,023", "2.023千", "二千零二十三", "2千",
+    "2千零20", "2023.5.7", "2023/5", "同月7日", "15月7", "7天", "九天", "每日", "5月龄", "$2023$年", "1$2023年",
+    "2023", "２０２３年", "| 年份（年） | 2023 |\n| --- | --- |\n| 2023 | 5 |", "十五月", "一号线", "2022—2023年",
+    "1998-2023年5月", "没有时间", "三号", "2020-2023年", "20.20年", "2023年5～7月", "05月07日", "5 月 7 日", "2023 年",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", TIMES)
+def test_what_is_seen_of_a_time_is_what_its_figures_say(asked: str) -> None:
+    days = [figure for figure in figures(asked) if isinstance(figure, Day)]
+    assert days
+    for day in days:
+        for one in TOLD:
+            for other in ("", *TOLD):
+                text = f"{one}，{other}。"
+                whole = Passage(1, "d", "年报", "c", text)
+                evidence = Evidence.of((text,), ("年报",))
+                dated = _Dated.of("年报", (whole,))
+                assert dated.has(day) == has_day(day, evidence), (asked, text)
+                assert dated.names_years == bool(evidence.years), text
+
+
+@pytest.mark.parametrize("asked", TIMES)
+def test_what_is_seen_in_two_lines_is_what_their_figures_say(asked: str) -> None:
+    day = next(figure for figure in figures(asked) if isinstance(figure, Day))
+    for before in map(folded_text, ("", *TOLD)):
+        for folded in map(folded_text, TOLD):
+            said = _may_name_year(day, (before, folded)) and has_day(day, Evidence.of((before, folded)))
+            assert _is_here(day, before, folded) == said, (asked, before, folded)

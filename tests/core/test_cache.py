@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qianxun
-from qianxun.core.system.cache import LONGEST_TEXT, MemoryCache, cached_texts, forget_texts, size_of
+from qianxun.core.system.cache import LONGEST_TEXT, MemoryCache, cached_texts, forget_texts, size_of, sized_texts
 from qianxun.core.types import Recall
 from tests.hypothesis_settings import examples
 
@@ -129,6 +129,24 @@ def test_what_is_remembered_of_texts_is_bounded_in_number_and_in_length() -> Non
     assert (length("甲", long), length("甲", long), computed[-2:]) == (len(long) + 1, len(long) + 1, [long, long])
     forget_texts()
     assert lru.cache_info().currsize == 0
+
+
+def test_what_is_made_of_texts_is_bounded_in_bytes() -> None:
+    computed: list[str] = []
+
+    @sized_texts(1_000, len)
+    def doubled(text: str) -> str:
+        computed.append(text)
+        return 2 * text
+
+    for number in range(100):
+        assert doubled(f"{number:050}") == 2 * f"{number:050}"
+    known = doubled.known  # type: ignore[attr-defined]
+    assert (len(known), known.size) == (10, 1_000)
+    assert (doubled(f"{99:050}"), len(computed)) == (2 * f"{99:050}", 100)
+    assert (len(doubled("长" * 600)), len(doubled("长" * 600)), len(computed)) == (1_200, 1_200, 102)  # never stored
+    forget_texts()
+    assert len(known) == 0
 
 
 def test_nothing_else_remembers_texts_of_documents_without_a_bound_in_bytes() -> None:

@@ -24,6 +24,8 @@ from qianxun.text.chinese import (
     grams,
     index_grams,
     index_words,
+    is_folded_by_case,
+    pairs,
     sentence_ends,
     words,
 )
@@ -95,6 +97,25 @@ def test_every_letter_and_digit_is_in_some_word_and_some_gram(text: str) -> None
 @given(st.text(alphabet="医保报销比例中华人民共和国", max_size=30))
 def test_grams_are_the_characters_and_their_pairs(text: str) -> None:
     assert grams(text) == [*text, *(a + b for a, b in pairwise(text))]
+
+
+@given(st.text(alphabet=st.sampled_from("一二年龍乾𠀀가かーㇰABab1２_ 。\n㎡Ⅱé")) | st.text())
+def test_pairs_are_the_grams_longer_than_a_character(text: str) -> None:
+    assert pairs(text) == {gram for gram in grams(text) if len(gram) > 1}
+
+
+@given(
+    st.text(alphabet=st.sampled_from("一年龍乾AbΣσİ1２。㎡Ⅱe\u0301é")) | st.text(), st.integers(0, 9), st.integers(0, 9)
+)
+def test_every_part_of_what_is_folded_by_case_is_so(text: str, start: int, length: int) -> None:
+    part = text[start : start + length]
+    if is_folded_by_case(text):
+        assert fold(part) == part.lower()
+
+
+def test_what_is_folded_by_case() -> None:
+    assert is_folded_by_case("甲公司，2023 年 ABC。")
+    assert not any(map(is_folded_by_case, ("龍門", "２０２３年", "Ⅱ", "e\u0301", "㎡")))
 
 
 def test_grams_do_not_reach_across_punctuation_and_keep_letters_whole() -> None:

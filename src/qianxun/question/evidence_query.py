@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from qianxun.question.colloquial import parted, situation, standard, without_question_words, word_edges
@@ -41,6 +42,7 @@ _PROPER: Final = ("nr", "ns", "nt", "nz")  # parts of speech
 _CODE: Final = re.compile(r"(?=.*[a-z])(?=.*\d)[a-z\d][a-z\d_./\-]*")  # ht-009
 _MEASURING: Final = re.compile("(?:总?[量额数率值]|罪)$")
 _SHORTEST_NAME: Final = 3
+_QUESTIONS: Final = 64  # whose words are remembered
 _PARTS: Final = re.compile(r"[\s()（）《》〈〉【】\[\]_\-—:：,，、·|/]+")
 _PLACE: Final = re.compile("^[^\\W\\d_]{2,5}?[省市州](?=[^\\W\\d_]{2,8}[区县市])")
 _RUNS_ON: Final = re.compile("[^\\W_的和与及在对于据合较比从由被把向为是]")
@@ -105,7 +107,7 @@ class EvidenceQuery:
 def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[str] = ()) -> EvidenceQuery:
     """``people``: names in it that are words whatever a segmenter makes of them."""
     folded = without_gaps(fold(text))
-    doc_names = tuple(doc_names)
+    doc_names, people = tuple(doc_names), tuple(people)
     names = named_documents(folded, doc_names)
     others = {} if names else other_documents(folded, doc_names)
     folded = standard(folded)
@@ -259,7 +261,9 @@ def _start_in(name: str, text: str) -> str:
 # ── terms ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _terms(rest: str, people: Sequence[str]) -> tuple[Term, ...]:
+@lru_cache(maxsize=_QUESTIONS)
+def _terms(rest: str, people: tuple[str, ...]) -> tuple[Term, ...]:
+    """Cached, as what else comes of the question alone: it is read for the passages of each of its wordings."""
     labels = {
         _answer_noun(name.group())
         for found in cue("which.labelled").finditer(rest)
@@ -330,7 +334,8 @@ def _share(word: str, tag: str) -> float:
     return _VERB_SHARE if tag in ("v", "vd", "vi") else 1.0
 
 
-def _runs(rest: str, people: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+@lru_cache(maxsize=_QUESTIONS)
+def _runs(rest: str, people: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     found: list[list[str]] = [[]]
     for segment, _ in _tagged(rest, people):
         word = segment.strip()
@@ -341,6 +346,7 @@ def _runs(rest: str, people: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(run) for run in found if run)
 
 
+@lru_cache(maxsize=_QUESTIONS)
 def _proper(rest: str) -> frozenset[str]:
     tagged = plain_analyser().tagged(without_question_words(rest))
     return frozenset(word for word, tag in tagged if _is_proper(word, tag) or _CODE.fullmatch(word))
@@ -402,7 +408,8 @@ def _around(people: Sequence[str], text: str) -> list[str]:
     return re.split(f"({'|'.join(map(re.escape, people))})", text) if people else [text]
 
 
-def _tagged_words(text: str) -> Iterator[tuple[str, str]]:
+@lru_cache(maxsize=_QUESTIONS)
+def _tagged_words(text: str) -> tuple[tuple[str, str], ...]:
     """Segments with their parts of speech; 年 and 假 are 年假.
 
     What the segmenter only guesses to be a word (假能 of 年假能留到) is taken apart, and joined to what is before it
@@ -422,7 +429,7 @@ def _tagged_words(text: str) -> Iterator[tuple[str, str]]:
                 found[-1] = (before + part, "n")
             else:
                 found.append((part, "v" if is_guess else tag))
-    return iter(found)
+    return tuple(found)
 
 
 def _with_figures(text: str) -> Iterator[tuple[str, str]]:

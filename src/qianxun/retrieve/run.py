@@ -160,7 +160,7 @@ class UnreadRecall:
             certain = np.cumsum([key in found_related for key in left.keys.tolist()])
             results = left.head(int(np.searchsorted(certain, TOP_K_LIMIT)) + 1)  # none after these is among the first
             page = rank(results).head(size)
-            scores = dict(results.hits_between(0, len(results)))
+            scores = dict(zip(results.keys.tolist(), results.scores.tolist(), strict=True))
             shown = [key for key in page.keys.tolist() if key in scores]
             if not set(results.keys[TOP_K_LIMIT:].tolist()).isdisjoint(shown):
                 return None

@@ -51,6 +51,7 @@ _CHARACTER_RANGES: Final = (  # scripts without spaces between words: indexed by
     *((0x3005, 0x3005), (0x3007, 0x3007), (0x3041, 0x3096), (0x309D, 0x309F), (0x30A1, 0x30FA), (0x30FC, 0x30FF)),
     *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7AF), (0xF900, 0xFAFF), (0x20000, 0x323AF)),
 )
+_CHARACTER_RUN: Final = re.compile(f"[{''.join(f'{chr(one)}-{chr(other)}' for one, other in _CHARACTER_RANGES)}]+")
 _LETTER_RUN: Final = re.compile(f"[^\\W_{_HAN}{_KANA_AND_HANGUL}]+")
 # Letters that jieba would cut one by one: accented Latin, Greek, Cyrillic, kana, Hangul.
 _FOREIGN: Final = re.compile("[\xaa-\xb6\xb8-\xd6\xd8-\u1fff\u3040-\u30fa\u30fc-\u30ff\uac00-\ud7af]")
@@ -100,6 +101,15 @@ def fold(text: str) -> str:
     return text
 
 
+def is_folded_by_case(text: str) -> bool:
+    """Returns True if nothing but capitals makes a text, or any part of it, other than its `fold`: one look at a
+    passage, instead of one at each of its sentences."""
+    text = text.lower()
+    compatible, traditional = _folding()
+    has_others = compatible.search(text) or _MATHEMATICAL.search(text) or traditional.search(text)
+    return not has_others and unicodedata.is_normalized("NFC", text)
+
+
 def sentence_ends(text: str) -> Iterator[re.Match[str]]:
     """Every `SENTENCE_END` of a text. That pattern has several beginnings, and is slow where none of them is."""
     mark = _SENTENCE_MARK.search(text)
@@ -146,6 +156,14 @@ def _to_simplified() -> Any:
 def grams(text: str) -> list[str]:
     """Every Han character, then every pair of neighbours, then the runs of letters and digits, whole."""
     return index_grams(text).split()
+
+
+def pairs(text: str) -> frozenset[str]:
+    """Those of `grams` that are longer than a character. Of a sentence; arrays are for longer texts."""
+    folded = fold(text)
+    runs = _CHARACTER_RUN.findall(folded)
+    letters = (run for run in _LETTER_RUN.findall(folded) if len(run) > 1)
+    return frozenset((*(run[at : at + 2] for run in runs for at in range(len(run) - 1)), *letters))
 
 
 def index_grams(text: str) -> str:

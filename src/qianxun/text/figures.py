@@ -207,10 +207,15 @@ def _figures(text: str) -> tuple[Figure, ...]:
     return tuple(one.figure for one in placed(prepared(text)))
 
 
+def has_signs(folded: str) -> bool:
+    """Returns False if a folded text has no sign that any figure is made of."""
+    return _SIGN.search(folded) is not None
+
+
 def prepared(text: str) -> str:
     """Folded, without gaps, with what is no figure blanked out, and 壹佰玖拾叁万元 as 一百九十三万元."""
     folded = without_gaps(fold(without_formulas(text)).replace("％", "%"))
-    if not _SIGN.search(folded):  # nothing that any of these could find
+    if not has_signs(folded):  # nothing that any of these could find
         return folded
     if _FORMAL_NUMERAL.search(folded):
         folded = _FORMAL_AMOUNT.sub(lambda found: found.group().translate(_FORMAL_NUMERALS), folded)
@@ -221,7 +226,7 @@ def prepared(text: str) -> str:
 
 def placed(text: str) -> list[Placed]:
     """The figures of a prepared text, in order."""
-    if not _SIGN.search(text):
+    if not has_signs(text):
         return []
     taken, signs = bytearray(len(text)), set(text)
     found: list[Placed] = []

@@ -16,7 +16,7 @@ from qianxun.core.answer_types import Passage
 from qianxun.core.system.cache import cached_texts
 from qianxun.question.evidence_query import AnswerKind, EvidenceQuery
 from qianxun.question.words import cue
-from qianxun.text.chinese import fold, grams
+from qianxun.text.chinese import fold, pairs
 from qianxun.text.figures import figures
 from qianxun.text.line_breaks import in_one_line
 
@@ -260,8 +260,14 @@ def _worth(query: EvidenceQuery, offered: Sequence[ScoredLine]) -> dict[int, flo
 
 def _is_claim(line: Line) -> bool:
     """Returns True if a line only reports what somebody claims or asks for: it says so, or its section is called so."""
-    called = "\n".join((line.heading.rpartition("\n")[2], line.label, line.folded))
-    return bool(cue("claim.any").search(called)) and not cue("claim.found").search(line.folded)
+    return _claims(line.heading.rpartition("\n")[2], line.label, line.folded)
+
+
+@cached_texts(8_192)
+def _claims(heading: str, label: str, folded: str) -> bool:
+    """Cached: what is asked has no part in it."""
+    called = "\n".join((heading, label, folded))
+    return bool(cue("claim.any").search(called)) and not cue("claim.found").search(folded)
 
 
 def _informative(scored: ScoredLine, kind: AnswerKind) -> float:
@@ -293,7 +299,7 @@ def _repeats(scored: ScoredLine, chosen: ScoredLine) -> bool:
 def _pairs(text: str) -> frozenset[str]:
     """Its pairs of characters, and its runs of letters and digits. Cached: a line is compared with every one that is
     chosen before it."""
-    return frozenset([gram for gram in grams(text) if len(gram) > 1])
+    return pairs(text)
 
 
 def _subject(scored: ScoredLine) -> str:

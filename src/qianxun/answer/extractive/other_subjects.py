@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -84,5 +84,5 @@ def _without(offered: Sequence[Line], other: set[int]) -> list[Line]:
         first = next((line.folded for line in own if line.row is None), "")
         for line in own:
             before = "" if line.at - 1 in other else line.before
-            left.append(replace(line, before=before, first=first if line.first else "", around=around))
+            left.append(line._replace(before=before, first=first if line.first else "", around=around))
     return left

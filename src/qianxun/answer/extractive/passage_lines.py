@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
-from qianxun.core.answer_types import Passage
-from qianxun.core.system.cache import cached_texts
+from qianxun.core.answer_types import Passage, Section
+from qianxun.core.limits import MIB
+from qianxun.core.system.cache import cached_texts, sized_texts
 from qianxun.question.words import joined
-from qianxun.text.chinese import fold, sentence_ends
+from qianxun.text.chinese import fold, is_folded_by_case, sentence_ends
 from qianxun.text.figures import without_gaps
 from qianxun.text.line_breaks import in_one_line, wrap_breaks
 
@@ -23,7 +24,7 @@ _QUESTION: Final = re.compile(
     r"(?:[问Qq]\d{0,3} ?[：:、.．]|(?:\d{1,3}|[一二三四五六七八九十]{1,3})[、.．)）]).{2,100}[？?]$"
 )
 _NO_HEADING: Final = re.compile(r"[\d，。！？；、,.!?;|]")
-_CLOSED: Final = re.compile(r"[。！？；：.!?;:…”」』）)]$")  # a line without it goes on, or is one of several
+_CLOSED: Final = tuple("。！？；：.!?;:…”」』）)")  # a line without it goes on, or is one of several
 _STATES: Final = re.compile(rf"\S\s*[:：]\s*\S|(?:{joined('subject.role')})\s+\S")  # 级别：三级 and 审判长 某某
 _ITEM: Final = re.compile(
     r"\s*(?:[（(][一二三四五六七八九十\d]{1,3}[)）]|[①-⑳]|\d{1,2}[、.．)）](?!\d)|[一二三四五六七八九十]{1,3}、|[-*•·–])\s*\S"
@@ -32,16 +33,19 @@ _ITEM: Final = re.compile(
 _LABEL: Final = re.compile(r"\s*(?:【([^【】\n]{2,12})】|\*\*([^*\n]{2,12})\*\*|([\u4e00-\u9fff]{2,8})[：:](?!\s*$))")
 _NUMBERED: Final = re.compile(r"\s*(\d{1,2})[、.．)）]")
 _OPENS: Final = re.compile(r"[：:]\s*$|(?:如下|下列|以下)[^。]{0,16}[。：:]?\s*$")
+_OPENING_MARKS: Final = ("：", ":", "下")  # that a line which opens a list has one of at least
 _ROW: Final = re.compile(r"\s*\|.*\|\s*")
 _RULE: Final = re.compile(r"[\s|:\-–—+=]+")
 _PARTED: Final = re.compile(r"(?<!\\)\|")
 _VALUE: Final = re.compile(r"[\d.,，%％+\-–—/:：¥￥$ ]+")
+_MOST_BYTES: Final = 16 * MIB  # of passages that are cut: some 1,500 of the usual size
+_SENTENCE_BYTES: Final = 500  # what a sentence takes beside its text
 NO_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A sentence of a passage, and the one before it."""
+class Line(NamedTuple):
+    """A sentence of a passage, and the one before it. A tuple: a question is compared with a hundred, and to make so
+    many values with as many fields takes longer than to look for a word in them."""
 
     text: str
     folded: str
@@ -73,50 +77,100 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
     it is about, which counts as its name."""
     found: list[Line] = []
     for passage in passages:
-        before = first = ""
-        around, name = folded_text(passage.text), folded_text(passage.doc_name)
-        headings = folded_headings(passage, 0)
-        below = {heading for part in passage.sections for heading in folded_headings(passage, part.start)}
-        titles = {name, PurePath(name).stem, *headings, *below}
-        name = "\n".join((name, *subjects.get(passage.doc_id, ())))
-        heading = "\n".join(headings)
-        sentences = _sentences(passage.text)
-        opening, opened, list_at, number = -1, "", -1, 0
-        label, ended, is_open = "", 0, False
-        setting = "\n".join([*sorted(titles), *(folded for _, _, folded, row in sentences if row is None)])
-        for start, text, folded, row in sentences:
-            if passage.sections and headings != (own := folded_headings(passage, start)):
-                headings, heading = own, "\n".join(own)
-                before, first, opening, opened, list_at = "", "", -1, "", -1
-            is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text) and not _STATES.search(folded)
-            is_heading = is_heading and not (is_open and passage.text[ended:start].count("\n") == 1)
-            if _QUESTION.match(folded) is not None:
-                is_heading, before = True, ""
-            if folded in titles or (is_heading and row is None):
-                heading = heading if folded in titles else "\n".join((*headings, folded))
-                list_at, is_open = -1, False
-                continue
-            if "\n" in passage.text[ended:start] or not ended:
-                label = _label(text) if row is None else ""
-            ended = start + len(text)
-            is_open = row is None and not _CLOSED.search(text)
-            earlier = "" if row else before  # a row is complete by itself
-            around_row = setting if row else ""
-            is_item = row is None and (_ITEM.match(text) is not None or _goes_on(text, number if list_at >= 0 else 0))
-            number = int(counted.group(1)) if is_item and (counted := _NUMBERED.match(text)) else 0
-            opening, opened = (opening, opened) if is_item else (-1, "")
-            list_at = (len(found) if list_at < 0 else list_at) if is_item else -1
-            place = (passage, start, len(found), row, around_row, heading, opening, opened, list_at, label)
-            found.append(Line(text, folded, earlier, first, around, name, *place))
-            if row is None and not is_item and _OPENS.search(text):
-                opening, opened = len(found) - 1, folded
-            before, first = folded, first or ("" if row else folded)
+        own = _cut_passage(passage.doc_name, passage.headings_at(0), passage.sections, passage.text)
+        name = "\n".join((own.name, *subjects.get(passage.doc_id, ())))
+        around, first = own.around, len(found)
+        for at, one in enumerate(own.sentences, start=first):
+            opening = first + one.opening if one.opening >= 0 else -1
+            list_at = first + one.list_at if one.list_at >= 0 else -1
+            before = (one.text, one.folded, one.before, one.first, around, name, passage, one.start, at, one.row)
+            found.append(Line(*before, one.setting, one.heading, opening, one.opened, list_at, one.label))
     return found
 
 
-def folded_headings(passage: Passage, start: int) -> list[str]:
-    """Those of what stands there in its text."""
-    return [without_gaps(fold(heading)) for heading in passage.headings_at(start)]
+class _Sentence(NamedTuple):
+    """What a `Line` is by its passage alone; ``opening`` and ``list_at`` are places among the sentences of that."""
+
+    text: str
+    folded: str
+    before: str
+    first: str
+    start: int
+    row: Row | None
+    setting: str
+    heading: str
+    opening: int
+    opened: str
+    list_at: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class _CutPassage:
+    around: str
+    name: str
+    sentences: tuple[_Sentence, ...]
+
+    @property
+    def size(self) -> int:
+        """About what it takes in memory: its text four times, whole and in sentences, as it is and folded."""
+        settings = max((len(one.setting) for one in self.sentences), default=0)
+        return 2 * (4 * len(self.around) + settings) + _SENTENCE_BYTES * (len(self.sentences) + 1)
+
+
+@sized_texts(_MOST_BYTES, lambda cut: cut.size)
+def _cut_passage(doc_name: str, shown: tuple[str, ...], sections: tuple[Section, ...], text: str) -> _CutPassage:
+    """Cached: what is asked has no part in it, and other questions find the same passages. ``shown``: the headings of
+    where it begins."""
+    around, name = folded_text(text), folded_text(doc_name)
+    headings = first_headings = [folded_text(heading) for heading in shown]
+    below = {heading for part in sections for heading in _headings_at(sections, part.start, first_headings)}
+    titles = {name, PurePath(name).stem, *headings, *below}
+    sentences = list(_sentences(text))
+    setting = "\n".join([*sorted(titles), *(folded for _, _, folded, row in sentences if row is None)])
+    cut: list[_Sentence] = []
+    before = first = ""
+    heading = "\n".join(headings)
+    opening, opened, list_at, number = -1, "", -1, 0
+    label, ended, is_open = "", 0, False
+    for start, sentence, folded, row in sentences:
+        if sections and headings != (own := _headings_at(sections, start, first_headings)):
+            headings, heading = own, "\n".join(own)
+            before, first, opening, opened, list_at = "", "", -1, "", -1
+        is_heading = len(sentence) <= _LONGEST_HEADING and not _NO_HEADING.search(sentence)
+        is_heading = is_heading and not _STATES.search(folded)
+        is_heading = is_heading and not (is_open and text[ended:start].count("\n") == 1)
+        if _QUESTION.match(folded) is not None:
+            is_heading, before = True, ""
+        if folded in titles or (is_heading and row is None):
+            heading = heading if folded in titles else "\n".join((*headings, folded))
+            list_at, is_open = -1, False
+            continue
+        if "\n" in text[ended:start] or not ended:
+            label = _label(sentence) if row is None else ""
+        ended = start + len(sentence)
+        is_open = row is None and not sentence.endswith(_CLOSED)
+        earlier = "" if row else before  # a row is complete by itself
+        around_row = setting if row else ""
+        is_item = row is None and (
+            _ITEM.match(sentence) is not None or _goes_on(sentence, number if list_at >= 0 else 0)
+        )
+        number = int(counted.group(1)) if is_item and (counted := _NUMBERED.match(sentence)) else 0
+        opening, opened = (opening, opened) if is_item else (-1, "")
+        list_at = (len(cut) if list_at < 0 else list_at) if is_item else -1
+        place = (start, row, around_row, heading, opening, opened, list_at, label)
+        cut.append(_Sentence(sentence, folded, earlier, first, *place))
+        may_open = row is None and not is_item and any(mark in sentence for mark in _OPENING_MARKS)
+        if may_open and _OPENS.search(sentence):
+            opening, opened = len(cut) - 1, folded
+        before, first = folded, first or ("" if row else folded)
+    return _CutPassage(around, name, tuple(cut))
+
+
+def _headings_at(sections: Sequence[Section], start: int, first: list[str]) -> list[str]:
+    """Those of what stands there in the text of a passage, folded; the ``first`` before any of its sections."""
+    own = next((part.headings for part in reversed(sections) if part.start <= start), None)
+    return first if own is None else [folded_text(heading) for heading in own]
 
 
 def _label(text: str) -> str:
@@ -138,15 +192,12 @@ def folded_text(text: str) -> str:
     return without_gaps(fold(text))
 
 
-@cached_texts(512, longest=4_000)
-def _sentences(text: str) -> tuple[tuple[int, str, str, Row | None], ...]:
-    """(start, sentence, the same folded, the row of a table that it is, if it is one). Cached: what several wordings of
-    a question find is read for each."""
-    return tuple((start, sentence, _folded(sentence), row) for start, sentence, row in _cut(text))
-
-
-def _folded(sentence: str) -> str:
-    return without_gaps(fold(in_one_line(sentence)))
+def _sentences(text: str) -> Iterator[tuple[int, str, str, Row | None]]:
+    """(start, sentence, the same folded, the row of a table that it is, if it is one)."""
+    by_case = is_folded_by_case(text)
+    for start, sentence, row in _cut(text):
+        whole = in_one_line(sentence)
+        yield start, sentence, without_gaps(whole.lower() if by_case and row is None else fold(whole)), row
 
 
 def _cut(text: str) -> Iterator[tuple[int, str, Row | None]]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from qianxun.answer.extractive.passage_lines import folded_text
 from qianxun.core.answer_types import Passage
+from qianxun.core.system.cache import cached_texts
 from qianxun.question.words import joined
 from qianxun.text.chinese import fold
 
@@ -32,7 +33,7 @@ def record_subjects(question: str, passages: Sequence[Passage]) -> Mapping[str, 
         if passage.start > HEAD or passage.end <= passage.start:
             continue
         head = folded_text(passage.text[: HEAD - passage.start])
-        people = set(_SUBJECT.findall(head))
+        people = _subjects(head)
         own = [*(people if len(people) == 1 else ()), *(code for code in codes if code in head.translate(_BRACKETS))]
         named = tuple(name for name in own if name in folded)
         if named:
@@ -44,5 +45,16 @@ def people(question: str, passages: Sequence[Passage]) -> tuple[str, ...]:
     """The people of a question whom the passages introduce by their part (被告人某某，…): names that no dictionary has
     are words all the same."""
     folded = fold(question)
-    names = {name for passage in passages for name in _PERSON.findall(folded_text(passage.text)) if name in folded}
+    names = {name for passage in passages for name in _introduced(passage.text) if name in folded}
     return tuple(sorted(names, key=lambda name: (-len(name), name)))
+
+
+@cached_texts(2_048, longest=4_000)
+def _introduced(text: str) -> frozenset[str]:
+    """The names before which a text says who somebody is."""
+    return frozenset(_PERSON.findall(folded_text(text)))
+
+
+@cached_texts(2_048)
+def _subjects(head: str) -> frozenset[str]:
+    return frozenset(_SUBJECT.findall(head))

@@ -12,6 +12,7 @@ from typing import Final
 
 from qianxun.answer.extractive.passage_lines import Line, folded_text
 from qianxun.answer.verify.grounding import Evidence, has_day
+from qianxun.core.answer_types import Passage
 from qianxun.core.system.cache import cached_texts
 from qianxun.question.evidence_query import (
     EvidenceQuery,
@@ -25,7 +26,7 @@ from qianxun.question.evidence_query import (
 )
 from qianxun.question.words import cue, entries, joined
 from qianxun.text.chinese import fold
-from qianxun.text.figures import Clock, Day, Figure, Number, Share, figures
+from qianxun.text.figures import Clock, Day, Figure, Number, Share, figures, has_signs
 from qianxun.text.synonyms import shipped
 from qianxun.text.writings import is_written_otherwise, may_be_written_otherwise
 
@@ -58,6 +59,14 @@ _SHARE_OF: Final = r"的(?:[百千万]分之|\d[\d.]{0,9}\s?[%‰]|[一二三四
 _OCLOCK: Final = "点"  # 几点 asks for a time of day, which no number of hours is
 _WORKING_DAYS: Final = ("个工作日", "日")
 _HAN_YEAR: Final = re.compile("[〇零一二三四五六七八九]{4}")
+_PLAIN_YEAR: Final = re.compile(r"(?<!\d)[12]\d{3}年")
+# 2,023, 2.023千, 二千零二十三, 二〇二三: how a year may be written otherwise than as 2023.
+_WRITES_OTHERWISE: Final = re.compile("[,.百千万亿]|[〇零一二三四五六七八九]{4}")
+_DATE_MARKS: Final = ("-", "/", ".")  # 2023-5-1
+_DAY_MARKS: Final = ("日", "号", "天")
+_HAN_MONTHS: Final = ("", *"一二三四五六七八九十", "十一", "十二")
+_NOT_AS_WRITTEN: Final = ("|", "$", "\\")  # marks of tables and formulas, whose figures are read otherwise
+_YEAR_LENGTH: Final = len("2023年")
 _NUMERAL: Final = r"[\d一二三四五六七八九十百千万亿两半]"
 
 
@@ -387,6 +396,8 @@ def _informative(query: EvidenceQuery, worth: Mapping[str, float]) -> list[Term]
 def _fitting(query: EvidenceQuery, line: Line) -> list[tuple[str, str, float, float]]:
     """What is around each figure that may be the one that is asked for, and its clause (of a row, all around it); how
     far its unit and its kind fit."""
+    if not has_signs(line.folded):
+        return []
     found = []
     lacks_duration = _DURATION.search(query.folded) is not None and _days(line.folded) == 1  # it takes two dates
     for near, clause in _clauses(line):
@@ -517,24 +528,49 @@ def _opened(clause: str) -> tuple[str, str]:
     return ("", clause) if at is None else (clause[:at], clause[at + 1 :])
 
 
-def _evidence(offered: Sequence[Line]) -> dict[int | str, Evidence]:
+@dataclass(frozen=True, slots=True)
+class _Dated:
+    """What a passage or a document tells of times; ``folded``: all of it, in which most times are seen, or seen to be
+    missing, before any figure is read."""
+
+    evidence: Evidence
+    folded: str
+
+    @staticmethod
+    def of(name: str, passages: Sequence[Passage]) -> _Dated:
+        texts = [passage.text for passage in passages]
+        evidence = _evidence_of(name, texts[0]) if len(texts) == 1 else Evidence.of(texts, (name,))
+        return _Dated(evidence, "\n".join(map(folded_text, (name, *texts))))
+
+    def has(self, day: Day) -> bool:
+        return _names_year(day, self.folded) or (_may_have(day, self.folded) and has_day(day, self.evidence))
+
+    @property
+    def names_years(self) -> bool:
+        return _names_some_year(self.folded) or bool(self.evidence.years)
+
+
+def _evidence(offered: Sequence[Line]) -> dict[int | str, _Dated]:
     """Of the passages, by number, and of the documents, by name."""
     passages = {line.passage.number: line.passage for line in offered}
-    found: dict[int | str, Evidence] = {
-        number: _evidence_of(passage.doc_name, passage.text) for number, passage in passages.items()
-    }
+    found: dict[int | str, _Dated] = {number: _Dated.of(one.doc_name, (one,)) for number, one in passages.items()}
     for name in {passage.doc_name for passage in passages.values()}:
-        found[name] = Evidence.of((one.text for one in passages.values() if one.doc_name == name), (name,))
+        found[name] = _Dated.of(name, [one for one in passages.values() if one.doc_name == name])
     return found
 
 
-@cached_texts(256, longest=4_000)
+@cached_texts(1_024, longest=2_000)
 def _evidence_of(name: str, text: str) -> Evidence:
     """Cached with its figures: questions about a time are often about the same passages."""
     return Evidence.of((text,), (name,))
 
 
-def _when(query: EvidenceQuery, line: Line, evidence: Mapping[int | str, Evidence]) -> float:
+@cached_texts(1_024)
+def _evidence_of_lines(before: str, folded: str) -> Evidence:
+    return Evidence.of((before, folded))
+
+
+def _when(query: EvidenceQuery, line: Line, evidence: Mapping[int | str, _Dated]) -> float:
     """By the question's time: in the line, in the passage, nowhere, or another time instead. ``evidence`` is that of
     the passages and documents."""
     if not query.days:
@@ -544,22 +580,61 @@ def _when(query: EvidenceQuery, line: Line, evidence: Mapping[int | str, Evidenc
     return max(shares) if query.kind == "comparison" else min(shares)
 
 
-def _at(day: Day, line: Line, whole: Evidence, document: Evidence) -> float:
-    here = (line.before, line.folded)
-    if _may_name_year(day, here) and has_day(day, Evidence.of(here)):
+def _at(day: Day, line: Line, whole: _Dated, document: _Dated) -> float:
+    if _is_here(day, line.before, line.folded):
         return 1.0
-    if has_day(day, whole):
+    if whole.has(day):
         return 0.95 if day.month is None else 0.8
-    if day.month is not None or whole.years:
+    if day.month is not None or whole.names_years:
         return OTHER_TIME
-    if has_day(day, document):
+    if document.has(day):
         return 0.9
-    return OTHER_TIME if document.years else 0.85
+    return OTHER_TIME if document.names_years else 0.85
+
+
+def _is_here(day: Day, before: str, folded: str) -> bool:
+    if _names_year(day, before) or _names_year(day, folded):
+        return True
+    here = f"{before}\n{folded}"
+    is_possible = _may_name_year(day, (before, folded)) and _may_have(day, here)
+    return is_possible and has_day(day, _evidence_of_lines(before, folded))
+
+
+def _names_year(day: Day, folded: str) -> bool:
+    """Returns True if a day is a year alone, and a text has it as 2023年: no figure need be read for that."""
+    if day.year is None or day.month is not None or day.day is not None or not _is_as_written(folded):
+        return False
+    written = f"{day.year}年"
+    at = folded.find(written) if len(written) == _YEAR_LENGTH else -1
+    while at > 0 and folded[at - 1].isdecimal():
+        at = folded.find(written, at + 1)
+    return at >= 0
+
+
+@cached_texts(256, longest=4_000)
+def _names_some_year(folded: str) -> bool:
+    return _is_as_written(folded) and _PLAIN_YEAR.search(folded) is not None
+
+
+def _may_have(day: Day, folded: str) -> bool:
+    """Returns False if no writing of a day can be in a text: to read the figures that it has takes long."""
+    if not _is_as_written(folded):
+        return True
+    if day.year is not None and str(day.year) not in folded and not _WRITES_OTHERWISE.search(folded):
+        return False
+    if any(mark in folded for mark in _DATE_MARKS):
+        return True
+    if day.month is not None:
+        return f"{day.month}月" in folded or f"{_HAN_MONTHS[day.month]}月" in folded
+    return day.day is None or any(mark in folded for mark in _DAY_MARKS)
+
+
+def _is_as_written(folded: str) -> bool:
+    return not any(mark in folded for mark in _NOT_AS_WRITTEN)
 
 
 def _may_name_year(day: Day, texts: Iterable[str]) -> bool:
-    """Returns False if none of these texts has a figure for the year of a day: to read the figures they have takes
-    long."""
+    """Returns False if none of these texts has a figure for the year of a day."""
     if day.year is None:
         return True
     return any(f"{day.year % 100:02}" in text or _HAN_YEAR.search(text) for text in texts)

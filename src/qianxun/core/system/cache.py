@@ -1,7 +1,7 @@
 """The one cache of the package: bounded, the least recently used entry goes first, safe under threads.
 
 Ours and not `cachetools`: that has no lock, and no class with both a bound in bytes and a lifetime per entry. What is
-computed from the texts of documents, over and over, is stored by `cached_texts`.
+computed from the texts of documents, over and over, is stored by `cached_texts` and `sized_texts`.
 """
 
 from __future__ import annotations
@@ -119,12 +119,34 @@ def cached_texts(entries: int, longest: int = LONGEST_TEXT, *, lasting: bool = F
     return decorate
 
 
+def sized_texts(most_bytes: int, size: Callable[[Any], int]) -> Callable[[F], F]:
+    """`cached_texts` for a pure function whose values are much larger than the text that they come from: bounded by the
+    bytes that ``size`` says a value takes."""
+
+    def decorate(function: F) -> F:
+        known = LRUCache[tuple[Any, ...], Any](bytes_limit=most_bytes, size=lambda _, value: size(value))
+        _text_caches.append((known.clear, False))
+
+        @wraps(function)
+        def call(*given: Any) -> Any:
+            found = known.get(given)
+            if found is None:
+                found = function(*given)
+                known.put(given, found)
+            return found
+
+        call.known = known  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
 _text_caches: list[tuple[Callable[[], None], bool]] = []  # how each is emptied, and whether it is a lasting one
 
 
 def forget_texts(*, lasting: bool = True) -> None:
-    """Empties what `cached_texts` remembers: texts that were purged are not to be in memory, either. Not what is
-    ``lasting``, if that is false: to compute it again for 50,000 names of columns takes half a second."""
+    """Empties what `cached_texts` and `sized_texts` remember: texts that were purged are not to be in memory, either.
+    Not what is ``lasting``, if that is false: to compute it again for 50,000 names of columns takes half a second."""
     for clear, is_lasting in _text_caches:
         if lasting or not is_lasting:
             clear()

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -160,10 +160,10 @@ def _best(visited: Scores) -> dict[int, float]:
 # ── paths ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(NamedTuple):
     """From a named entity along relations. Its score is the share of the question that its name and relations cover;
-    a step along a relation that is not in the question costs, more so at an entity with many relations."""
+    a step along a relation that is not in the question costs, more so at an entity with many relations. A tuple:
+    hundreds are made for a question."""
 
     entity: int
     relations: tuple[int, ...]
@@ -206,10 +206,12 @@ def _extended(graph: KnowledgeGraph, question: GraphQuery, path: Path) -> Iterat
     branching = 1.0 / (1.0 + BRANCHING * math.log2(1 + len(stated)))
     is_source = (relations.source[stated] == path.entity).tolist()
     alike = Counter(zip(relations.type[stated].tolist(), is_source, strict=True))
-    for row in _followed(graph, question, path, stated):
+    followed = _followed(graph, question, path, stated)
+    columns = (relations.source, relations.target, relations.type)
+    sources, targets, kinds = (column[followed].tolist() for column in columns)
+    for row, source, target, kind in zip(followed.tolist(), sources, targets, kinds, strict=True):
         if row in path.relations:
             continue
-        source, target, kind = int(relations.source[row]), int(relations.target[row]), int(relations.type[row])
         fit = question.fit(graph.types[kind])
         new = (fit.bits & question.informative & ~path.bits).bit_count()
         is_forward = source == path.entity
@@ -224,15 +226,16 @@ def _extended(graph: KnowledgeGraph, question: GraphQuery, path: Path) -> Iterat
         )
 
 
-def _followed(graph: KnowledgeGraph, question: GraphQuery, path: Path, stated: Numbers) -> list[int]:
+def _followed(graph: KnowledgeGraph, question: GraphQuery, path: Path, stated: Numbers) -> Numbers:
     """All relations of an entity; if they are too many, those that best match what the path does not cover yet."""
     if len(stated) <= MOST_RELATIONS:
-        return list(map(int, stated.tolist()))
+        return stated
     kinds, at, count = np.unique(graph.relations.type[stated], return_inverse=True, return_counts=True)
     fits = [question.fit(graph.types[kind]) for kind in kinds.tolist()]
     gain = np.array([fit.share * (fit.bits & question.informative & ~path.bits).bit_count() for fit in fits])
     order = np.lexsort((stated, -graph.relations.weight[stated], count[at], -gain[at]))
-    return list(map(int, stated[order[:MOST_RELATIONS]].tolist()))
+    best: Numbers = stated[order[:MOST_RELATIONS]]
+    return best
 
 
 # ── questions for a relation ──────────────────────────────────────────────────────────────────────
