@@ -39,6 +39,9 @@ _OF_SIDES: Final = ("comparison", "summary")
 _QUALITIES: Final = frozenset(["a", "ad", "d"])
 _PROPER: Final = ("nr", "ns", "nt", "nz")  # parts of speech
 _CODE: Final = re.compile(r"(?=.*[a-z])(?=.*\d)[a-z\d][a-z\d_./\-]*")  # ht-009
+_CUT_CODE: Final = re.compile(r"[a-z\d][a-z\d_./\-]{0,40}$")
+_IN_CODE: Final = re.compile(r"(?<=[a-z\d][-_./])[a-z\d]{1,40}|(?<![a-z\d])[a-z\d]{1,40}(?=[-_./]\d)")
+_CODE_GOES_ON: Final = r"[-_./]?[a-z\d]"
 _MEASURING: Final = re.compile("(?:总?[量额数率值]|罪)$")
 _SHORTEST_NAME: Final = 3
 _PARTS: Final = re.compile(r"[\s()（）《》〈〉【】\[\]_\-—:：,，、·|/]+")
@@ -112,9 +115,9 @@ def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[st
     stated = figures(text)
     kind = answer_kind(folded)
     days = tuple(figure for figure in stated if isinstance(figure, Day))
-    rest = folded
+    rest = compared_apart(folded)
     for part in (*names, *(day.written for day in days)):
-        rest = rest.replace(part, "，")
+        rest = re.sub(f"{re.escape(part)}(?!{_CODE_GOES_ON})" if part[-1:].isascii() else re.escape(part), "，", rest)
     proper = _proper(rest) | {name for name in people if name in rest}
     return EvidenceQuery(
         text,
@@ -137,6 +140,11 @@ def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[st
     )
 
 
+def compared_apart(folded: str) -> str:
+    """The question with how it compares set apart, that a segmenter joins with what is compared: 肠镜 and 贵多少."""
+    return cue("number.more_than").sub(r"，\g<0>", folded) if "比" in folded else folded
+
+
 def answer_kind(folded: str) -> AnswerKind:
     if cue("summary.evidence").search(folded):
         return "summary"
@@ -149,7 +157,9 @@ def answer_kind(folded: str) -> AnswerKind:
 
 
 def figure_kinds(folded: str) -> frozenset[FigureKind]:
-    """The kinds of figures that are asked for, if any."""
+    """The kinds of figures that are asked for, if any: none where it is asked whether something is so."""
+    if cue("whether.evidence").search(folded) and not cue("whether.figure").search(folded):
+        return frozenset()
     time = cue("when.evidence")
     found: set[FigureKind] = {"time"} if time.search(folded) else set()
     return frozenset(found | {"number"} if cue("number.evidence").search(time.sub("，", folded)) else found)
@@ -214,9 +224,10 @@ def named_documents(folded: str, doc_names: Iterable[str]) -> tuple[str, ...]:
     them does: 王强 of 刑事判决书（王强盗窃案）."""
     whole = dict.fromkeys(map(_bare, doc_names))
     whole |= dict.fromkeys(_PLACE.sub("", name) for name in whole)  # 玉屏区人民法院 of 临川市玉屏区人民法院
-    found = {start for name in whole if _is_name(start := _start_in(name, folded), name)}
+    found = {start for name in whole if _is_name(start := _whole_start_in(name, folded), name)}
     parts = [part for name in whole if len(split := _PARTS.split(name)) > 1 for part in split if part]
-    found |= {start for part in parts if _is_part(start := _start_in(part, folded), part)}
+    in_codes = set(_IN_CODE.findall(folded))  # 2024 of HT-2024-009 is no name of HT-2024-008
+    found |= {start for part in parts if _is_part(start := _whole_start_in(part, folded), part)} - in_codes
     ordered = sorted(found, key=lambda name: (-len(name), name))
     own = [one for at, one in enumerate(ordered) if not any(one in other for other in ordered[:at])]
     return tuple(sorted(own, key=folded.index))
@@ -246,6 +257,13 @@ def other_documents(folded: str, doc_names: Iterable[str]) -> dict[str, str]:
 
 def _bare(name: str) -> str:
     return re.sub(r"\.[a-z]{2,5}$", "", fold(name).strip())
+
+
+def _whole_start_in(name: str, text: str) -> str:
+    """`_start_in`, without the beginning of a code that goes on otherwise: AX-30 is not named by AX-50."""
+    start = _start_in(name, text)
+    is_cut = start != name and re.match(_CODE_GOES_ON, name[len(start) :]) is not None
+    return _CUT_CODE.sub("", start).strip() if is_cut else start
 
 
 def _start_in(name: str, text: str) -> str:
