@@ -10,6 +10,7 @@ from functools import partial
 from itertools import chain, compress
 from typing import Final
 
+from qianxun.answer.extractive.calculation import Calculation, calculation
 from qianxun.answer.extractive.extractive import REFERS_BACK
 from qianxun.answer.extractive.meaning import (
     Likeness,
@@ -95,6 +96,7 @@ class ReadEvidence:
     scored: tuple[ScoredLine, ...]
     reach: WordReach  # of words to the same lines
     sides: tuple[Side, ...] = ()
+    calculation: Calculation | None = None  # of two figures that the lines state
     subject: str = ""  # where lines about something else that is named alike were left out (`other_subjects`)
     people: tuple[str, ...] = ()  # whom the question names, and the passages introduce
 
@@ -117,7 +119,7 @@ def read(text: str, passages: Sequence[Passage], tie: StatedTie | None = None) -
     reach = WordReach(own.lines)
     scored = tuple(_about_people(persons, query, _about_subject(query, score_lines(query, reach)), reach))
     sides = sides if any(side.scored for side in sides) else ()
-    return ReadEvidence(query, scored, reach, sides, own.subject, persons)
+    return ReadEvidence(query, scored, reach, sides, calculation(query, scored), own.subject, persons)
 
 
 def _sides(
@@ -144,6 +146,8 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     query = evidence.query
     if not evidence.scored:
         return Sufficiency(False, 0.0, f"资料没有讲到：{evidence.subject}" if evidence.subject else "没有检索到资料")
+    if evidence.calculation is not None:
+        return Sufficiency(True, 1.0)
     if evidence.sides:
         best = max(scored.fit for side in evidence.sides for scored in side.scored)
         missing = "、".join(side.name for side in evidence.sides if not side.scored)
