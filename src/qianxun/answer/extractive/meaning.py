@@ -106,6 +106,8 @@ def is_of_other_number(query: EvidenceQuery, line: Line) -> bool:
     """Returns True if the question's number of a grade, a building, a model … is nowhere around a line, and another one
     of that is: 五年级 for 六年级, AX-30 for AX-50."""
     wanted = _numbers(query.folded)
+    if any(line.is_of_series(f"{kind}{number}") for kind, number in wanted):
+        return False
     there = _numbers(f"{line.name}\n{line.heading}\n{line.around}") if wanted else frozenset()
     kinds = {kind for kind, _ in there}
     return any(kind in kinds and (kind, number) not in there for kind, number in wanted)

@@ -60,7 +60,14 @@ def _subjects(query: EvidenceQuery, offered: Sequence[Line]) -> list[str]:
         if len(word) >= SHORTEST and not word.isascii() and word[-1] not in listed("subject.light_heads")
         if word not in lay_words() and word not in entries("subject.role").replace("\n", "").split("|")
         if word in nouns or any(word in line.folded for line in offered)
+        if not _is_done_to(word)
     ]
+
+
+def _is_done_to(word: str) -> bool:
+    """Returns True if a word is a verb and its object, whose head is more than its end: 衣服 of 洗衣服, not 服."""
+    analyser = plain_analyser()
+    return analyser.has_word(word[1:]) and all(tag.startswith("v") for _, tag in analyser.tagged(word[0]))
 
 
 def _is_other(subject: str, line: Line) -> bool:

@@ -33,6 +33,7 @@ _OPENS: Final = re.compile(r"[：:]\s*$|(?:如下|下列|以下)[^。]{0,16}[。
 _ROW: Final = re.compile(r"\s*\|.*\|\s*")
 _RULE: Final = re.compile(r"[\s|:\-–—+=]+")
 _PARTED: Final = re.compile(r"(?<!\\)\|")
+_MODEL: Final = re.compile(r"([a-z]{1,8})-?\d")
 _VALUE: Final = re.compile(r"[\d.,，%％+\-–—/:：¥￥$ ]+")
 NO_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
@@ -63,7 +64,12 @@ class Line:
         return self.row is not None
 
     def is_of(self, name: str) -> bool:
-        return name in self.name or name in self.around
+        return name in self.name or name in self.around or self.is_of_series(name)
+
+    def is_of_series(self, model: str) -> bool:
+        """Returns True if its document is about all models of a series: AX系列 for AX-30."""
+        series = _MODEL.match(model)
+        return series is not None and f"{series.group(1)}系列" in self.name
 
 
 def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] = NO_SUBJECTS) -> list[Line]:
