@@ -42,6 +42,8 @@ _CODE: Final = re.compile(r"(?=.*[a-z])(?=.*\d)[a-z\d][a-z\d_./\-]*")  # ht-009
 _CUT_CODE: Final = re.compile(r"[a-z\d][a-z\d_./\-]{0,40}$")
 _IN_CODE: Final = re.compile(r"(?<=[a-z\d][-_./])[a-z\d]{1,40}|(?<![a-z\d])[a-z\d]{1,40}(?=[-_./]\d)")
 _CODE_GOES_ON: Final = r"[-_./]?[a-z\d]"
+_FOR_ONE: Final = re.compile("一(?:[晚夜场趟张件台套份位天日周年人]|个人|小时)")  # a document has 每晚
+_WITHIN: Final = re.compile("[^\\W\\d公海英千万百哪那这邻乡故村城家心手眼]里")  # 卡里, 室里: a guess, or no name
 _MEASURING: Final = re.compile("(?:总?[量额数率值]|罪)$")
 _SHORTEST_NAME: Final = 3
 _PARTS: Final = re.compile(r"[\s()（）《》〈〉【】\[\]_\-—:：,，、·|/]+")
@@ -339,7 +341,7 @@ def _share(word: str, tag: str) -> float:
         share = max(_share(part, own) for part, own in plain_analyser().tagged(without_question_words(word)))
         is_label = share == 1.0 and cue("which.evidence").search(word)  # 哪个部门: stated, not named
         return _LABEL_SHARE if is_label else share
-    if word in listed("filler.slight"):
+    if word in listed("filler.slight") or _FOR_ONE.fullmatch(word):
         return _SLIGHT_SHARE
     if tag in _QUALITIES and len(word) > 1 and (word in shipped() or word in lay_words()):
         return _VERB_SHARE  # the segmenter has 合同 as an adjective, 到期 as an adverb
@@ -433,7 +435,9 @@ def _tagged_words(text: str) -> Iterator[tuple[str, str]]:
         is_guess = len(guessed) > 1
         for part in guessed:
             before = found[-1][0] if found else ""
-            is_joined = len(part) == 1 and part.isalpha() and part not in STOP_WORDS | listed("filler.evidence")
+            is_joined = (
+                len(part) == 1 and part.isalpha() and part not in STOP_WORDS | listed("filler.evidence") | {"里"}
+            )
             if is_joined and (
                 before in ("年", "月", "日") or (is_guess and before.isalpha() and analyser.has_word(before + part))
             ):
@@ -459,6 +463,8 @@ def _with_figures(text: str) -> Iterator[tuple[str, str]]:
 def _guessed_parts(segment: str, tag: str) -> Sequence[str]:
     """The parts of what is no word of the dictionary, and is one word with a character of grammar: 药, 吃 and 错."""
     is_word = plain_analyser().has_word(segment) or segment in lay_words()
+    if _WITHIN.fullmatch(segment):
+        return tuple(segment)
     if segment.isascii() or is_word or not 2 <= len(segment) <= _LONGEST_PHRASE:
         return (segment,)
     if len(segment) == 2:
