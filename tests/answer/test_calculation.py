@@ -10,7 +10,7 @@ from qianxun.core.answer_types import Answer, Passage
 
 def _passages(*texts: str) -> tuple[Passage, ...]:
     return tuple(
-        Passage(number, f"d{number}", f"资料{number}.md", f"c{number}", text, 0, len(text), 0.9 - number / 50)
+        Passage(number, f"d{number}", f"展馆资料{number}.md", f"c{number}", text, 0, len(text), 0.9 - number / 50)
         for number, text in enumerate(texts, start=1)
     )
 
@@ -19,6 +19,7 @@ TICKETS = _passages(
     "成人票每张120元，学生票每张75元，老人票免费。停车费每小时8元，凭票停车不另减免。",
     "东馆展出面积为3200平方米。西馆展出面积为1850平方米，其中库房占400平方米。",
     "参观者中外省游客占45%，外国游客占12%。副馆长津贴1200元，馆长津贴1500元，讲解员津贴600元。",
+    "色带每支65元，墨盒每支180元。展馆设施由物业维修。",
 )
 
 
@@ -36,6 +37,8 @@ def _answer(question: str, passages: tuple[Passage, ...] = TICKETS) -> Answer:
         ("外省游客和外国游客一共占多少", "45% + 12% = 57%"),
         ("馆长津贴比讲解员津贴多多少", "1500元 − 600元 = 900元"),  # 馆长 is also the end of another title
         ("停车4小时要多少钱", "8元 × 4 = 32元"),
+        ("展馆的成人票比学生票每张贵多少钱", "120元 − 75元 = 45元"),  # 展馆: the document is called so
+        ("买3支色带要多少钱", "65元 × 3 = 195元"),  # of two rates, that of what is named
     ],
 )
 def test_the_arithmetic_is_shown_with_the_sentences_that_state_its_figures(question: str, arithmetic: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final, Literal, TypeAlias
 
@@ -32,6 +32,7 @@ _ADDED: Final = re.compile(rf"{_JOINED}(?:{joined('calculation.together')})(?P<a
 _WHICH: Final = re.compile(
     rf"{_JOINED}(?:谁|哪一?[个种家款位边者])(?:的)?(?P<also>{_NAME}{{0,8}}?)[,，](?:{entries('number.more_than')})"
 )
+_FOR_ONE: Final = re.compile("(?:每个?|一个?)[年月天日周晚次人张]$")  # 双人间每月 of 比双人间每月贵多少
 _LEAST_OWN: Final = 2  # characters of a name that set it apart from the other
 _STOPS: Final = re.compile("[;；。!！?？]")
 _PAUSES: Final = re.compile(r"(?<!\d)[,，、]|[,，、](?!\d{3}(?!\d))")
@@ -80,7 +81,7 @@ def calculation(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> Calculati
     offered = [one for one in scored if one.is_own and one.is_timely and not one.line.is_row]
     operands = _operands(query)
     if operands is not None:
-        return _of_two(operands, offered)
+        return _of_two(replace(operands, one=_written(operands.one, offered)), offered)
     return _of_rate(query, offered)
 
 
@@ -102,6 +103,8 @@ def _operands(query: EvidenceQuery) -> _Operands | None:
         groups = found.groupdict()
         one, of_one = _parted(found["one"])
         other, of_other = _parted(found["other"])
+        if of_one and not of_other and of_one[-1] == other[-1:]:  # 展馆的成人票 beside 学生票
+            one, of_one = of_one, ""
         tail = " ".join(filter(None, (of_one, of_other, groups.get("of"), groups.get("also"))))
         own = _set_apart(one, other)
         if own is None:
@@ -112,10 +115,22 @@ def _operands(query: EvidenceQuery) -> _Operands | None:
     return None
 
 
+def _written(name: str, offered: Sequence[ScoredLine]) -> str:
+    """A name as lines have it: 女声 of 合唱团女声, where their document or section is called 合唱团."""
+    words = plain_analyser().segments(name)
+    for at in range(len(words)):
+        context, own = "".join(words[:at]), "".join(words[at:])
+        for one in offered if len(own) >= _LEAST_OWN else ():
+            line = one.line
+            if own in line.folded and context in "\n".join((line.name, line.heading, line.around)):
+                return own
+    return name
+
+
 def _parted(name: str) -> tuple[str, str]:
     """Whose, and what of them: 研究生 and 借期 of 研究生的借期."""
-    whose, _, what = name.rpartition("的")
-    return (whose, what) if whose else (name, "")
+    whose, _, what = _FOR_ONE.sub("", name).rpartition("的")
+    return (whose, what) if whose else (what, "")
 
 
 def _set_apart(one: str, other: str) -> tuple[str, str] | None:
@@ -277,22 +292,31 @@ def _rate(query: EvidenceQuery, names: Sequence[str], line: Line) -> Number | No
     """The amount for each of what the question counts; None where a line has conditions on it or other amounts."""
     if cue("calculation.tiered").search(line.folded):
         return None
-    found: list[Number] = []
-    others: list[Number] = []
+    rates: list[tuple[Number, str]] = []
+    others: list[tuple[Number, str]] = []
     for clause in _PAUSES.split(line.folded):
         amounts = [one for one in figures(clause) if isinstance(one, Number) and one.unit and _EVERY not in one.written]
         is_rate = clause.count(_EVERY) == 1 and any(
             name and re.search(f"每一?个?{re.escape(name)}", clause) for name in names
         )
         is_rate = is_rate and len(amounts) == 1 and amounts[0].unit not in names
-        (found if is_rate else others).extend(amounts)
-    if len(found) != 1 or any(other.unit == found[0].unit for other in others):
+        (rates if is_rate else others).extend((amount, clause) for amount in amounts)
+    if len(rates) + sum(other.unit == rate.unit for other, _ in others for rate, _ in rates[:1]) > 1:
+        rates = [(rate, clause) for rate, clause in rates if _names_subject(query, clause)]
+    if len(rates) != 1:
         return None
+    price = rates[0][0]
     measure = wanted_measure(query)
-    if any(measured(name) in _TIMES for name in names) and not is_of("money", found[0]):
+    if any(measured(name) in _TIMES for name in names) and not is_of("money", price):
         return None  # 每年5天 is how often, not so much for each
-    is_wanted = (measure is None or is_of(measure, found[0])) and (not query.unit or query.unit in found[0].written)
-    return found[0] if is_wanted and len(found[0].values) == 1 else None
+    is_wanted = (measure is None or is_of(measure, price)) and (not query.unit or query.unit in price.written)
+    return price if is_wanted and len(price.values) == 1 else None
+
+
+def _names_subject(query: EvidenceQuery, clause: str) -> bool:
+    """Returns True if a clause names what the question is about: of several rates, that is the one."""
+    things = [term.text for term in query.terms if term.is_main and not term.is_verb and not term.parts]
+    return any(len(thing) > 1 and coverage(thing, clause) >= SHORT for thing in things)
 
 
 # ── how it is shown ──────────────────────────────────────────────────────────────────────────────
