@@ -26,6 +26,7 @@ from qianxun.answer.extractive.sentence_scores import (
 from qianxun.answer.verify.grounding import Evidence, has_day
 from qianxun.core.answer_types import Passage
 from qianxun.question.evidence_query import evidence_query
+from qianxun.text.chinese import fold
 from qianxun.text.figures import Day, figures
 
 TEXTS = tuple(

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from qianxun.answer.assemble import Given, as_context
 from qianxun.answer.cited_answer import AnswerDraft, as_events, source_of
+from qianxun.answer.extractive.calculation import Calculation
 from qianxun.answer.extractive.extractive import Quoted, extract, extract_sides
 from qianxun.answer.extractive.meaning import Likeness
 from qianxun.answer.extractive.sentence_scores import ScoredLine
@@ -212,6 +213,8 @@ class AnswerGenerator:
                 return in_parts
         offered = _Offered(query, given.passages, given.tie)
         evidence, sufficiency = _read(offered), _judged(offered, self.likeness)
+        if evidence.calculation is not None:
+            return sufficiency, _worked_out(evidence.calculation)
         if evidence.sides and sufficiency:
             missing = [side.name for side in evidence.sides if not side.scored]
             return sufficiency, _joined(extract_sides((side.query, side.scored) for side in evidence.sides), missing)
@@ -340,6 +343,17 @@ def _joined(quoted: Sequence[Quoted], missing: Sequence[str] = ()) -> Answer:
     if missing:
         names = "、".join(f"“{quotable(name)}”" for name in missing)
         draft.add(f"\n{NOT_FOUND}关于{names}的回答。")
+    return draft.answer("extractive")
+
+
+def _worked_out(calculation: Calculation) -> Answer:
+    """The sentences that state the figures, and the arithmetic, each cited."""
+    draft = AnswerDraft()
+    for one in calculation.lines:
+        numbers, _ = draft.number((one.line.passage,))
+        draft.add(quotable(one.line.text).replace("\n", " "), numbers)
+    numbers, _ = draft.number([one.line.passage for one in calculation.lines])
+    draft.add(f"\n{calculation.text}", sorted(set(numbers)))
     return draft.answer("extractive")
 
 

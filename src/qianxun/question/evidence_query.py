@@ -40,6 +40,11 @@ _OF_SIDES: Final = ("comparison", "summary")
 _QUALITIES: Final = frozenset(["a", "ad", "d"])
 _PROPER: Final = ("nr", "ns", "nt", "nz")  # parts of speech
 _CODE: Final = re.compile(r"(?=.*[a-z])(?=.*\d)[a-z\d][a-z\d_./\-]*")  # ht-009
+_CUT_CODE: Final = re.compile(r"[a-z\d][a-z\d_./\-]{0,40}$")
+_IN_CODE: Final = re.compile(r"(?<=[a-z\d][-_./])[a-z\d]{1,40}|(?<![a-z\d])[a-z\d]{1,40}(?=[-_./]\d)")
+_CODE_GOES_ON: Final = r"[-_./]?[a-z\d]"
+_FOR_ONE: Final = re.compile("一(?:[晚夜场趟张件台套份位天日周年人]|个人|小时)")  # a document has 每晚
+_WITHIN: Final = re.compile("[^\\W\\d公海英千万百哪那这邻乡故村城家心手眼]里")  # 卡里, 室里: a guess, or no name
 _MEASURING: Final = re.compile("(?:总?[量额数率值]|罪)$")
 _SHORTEST_NAME: Final = 3
 _QUESTIONS: Final = 64  # whose words are remembered
@@ -114,9 +119,9 @@ def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[st
     stated = figures(text)
     kind = answer_kind(folded)
     days = tuple(figure for figure in stated if isinstance(figure, Day))
-    rest = folded
+    rest = compared_apart(folded)
     for part in (*names, *(day.written for day in days)):
-        rest = rest.replace(part, "，")
+        rest = re.sub(f"{re.escape(part)}(?!{_CODE_GOES_ON})" if part[-1:].isascii() else re.escape(part), "，", rest)
     proper = _proper(rest) | {name for name in people if name in rest}
     return EvidenceQuery(
         text,
@@ -139,6 +144,11 @@ def evidence_query(text: str, doc_names: Iterable[str] = (), people: Sequence[st
     )
 
 
+def compared_apart(folded: str) -> str:
+    """The question with how it compares set apart, that a segmenter joins with what is compared: 肠镜 and 贵多少."""
+    return cue("number.more_than").sub(r"，\g<0>", folded) if "比" in folded else folded
+
+
 def answer_kind(folded: str) -> AnswerKind:
     if cue("summary.evidence").search(folded):
         return "summary"
@@ -151,7 +161,9 @@ def answer_kind(folded: str) -> AnswerKind:
 
 
 def figure_kinds(folded: str) -> frozenset[FigureKind]:
-    """The kinds of figures that are asked for, if any."""
+    """The kinds of figures that are asked for, if any: none where it is asked whether something is so."""
+    if cue("whether.evidence").search(folded) and not cue("whether.figure").search(folded):
+        return frozenset()
     time = cue("when.evidence")
     found: set[FigureKind] = {"time"} if time.search(folded) else set()
     return frozenset(found | {"number"} if cue("number.evidence").search(time.sub("，", folded)) else found)
@@ -216,9 +228,10 @@ def named_documents(folded: str, doc_names: Iterable[str]) -> tuple[str, ...]:
     them does: 王强 of 刑事判决书（王强盗窃案）."""
     whole = dict.fromkeys(map(_bare, doc_names))
     whole |= dict.fromkeys(_PLACE.sub("", name) for name in whole)  # 玉屏区人民法院 of 临川市玉屏区人民法院
-    found = {start for name in whole if _is_name(start := _start_in(name, folded), name)}
+    found = {start for name in whole if _is_name(start := _whole_start_in(name, folded), name)}
     parts = [part for name in whole if len(split := _PARTS.split(name)) > 1 for part in split if part]
-    found |= {start for part in parts if _is_part(start := _start_in(part, folded), part)}
+    in_codes = set(_IN_CODE.findall(folded))  # 2024 of HT-2024-009 is no name of HT-2024-008
+    found |= {start for part in parts if _is_part(start := _whole_start_in(part, folded), part)} - in_codes
     ordered = sorted(found, key=lambda name: (-len(name), name))
     own = [one for at, one in enumerate(ordered) if not any(one in other for other in ordered[:at])]
     return tuple(sorted(own, key=folded.index))
@@ -248,6 +261,13 @@ def other_documents(folded: str, doc_names: Iterable[str]) -> dict[str, str]:
 
 def _bare(name: str) -> str:
     return re.sub(r"\.[a-z]{2,5}$", "", without_gaps(fold(name)).strip())
+
+
+def _whole_start_in(name: str, text: str) -> str:
+    """`_start_in`, without the beginning of a code that goes on otherwise: AX-30 is not named by AX-50."""
+    start = _start_in(name, text)
+    is_cut = start != name and re.match(_CODE_GOES_ON, name[len(start) :]) is not None
+    return _CUT_CODE.sub("", start).strip() if is_cut else start
 
 
 def _start_in(name: str, text: str) -> str:
@@ -325,7 +345,7 @@ def _share(word: str, tag: str) -> float:
         share = max(_share(part, own) for part, own in plain_analyser().tagged(without_question_words(word)))
         is_label = share == 1.0 and cue("which.evidence").search(word)  # 哪个部门: stated, not named
         return _LABEL_SHARE if is_label else share
-    if word in listed("filler.slight"):
+    if word in listed("filler.slight") or _FOR_ONE.fullmatch(word):
         return _SLIGHT_SHARE
     if tag in _QUALITIES and len(word) > 1 and (word in shipped() or word in lay_words()):
         return _VERB_SHARE  # the segmenter has 合同 as an adjective, 到期 as an adverb
@@ -422,7 +442,9 @@ def _tagged_words(text: str) -> tuple[tuple[str, str], ...]:
         is_guess = len(guessed) > 1
         for part in guessed:
             before = found[-1][0] if found else ""
-            is_joined = len(part) == 1 and part.isalpha() and part not in STOP_WORDS | listed("filler.evidence")
+            is_joined = (
+                len(part) == 1 and part.isalpha() and part not in STOP_WORDS | listed("filler.evidence") | {"里"}
+            )
             if is_joined and (
                 before in ("年", "月", "日") or (is_guess and before.isalpha() and analyser.has_word(before + part))
             ):
@@ -448,6 +470,8 @@ def _with_figures(text: str) -> Iterator[tuple[str, str]]:
 def _guessed_parts(segment: str, tag: str) -> Sequence[str]:
     """The parts of what is no word of the dictionary, and is one word with a character of grammar: 药, 吃 and 错."""
     is_word = plain_analyser().has_word(segment) or segment in lay_words()
+    if _WITHIN.fullmatch(segment):
+        return tuple(segment)
     if segment.isascii() or is_word or not 2 <= len(segment) <= _LONGEST_PHRASE:
         return (segment,)
     if len(segment) == 2:

@@ -33,6 +33,8 @@ def subjects(text: str) -> tuple[Subject, ...]:
     while start > 0 and not _ends_name(words[start - 1]):
         start -= 1
     names, end = _names(words, start, first)
+    if len(names) == 2 and (own_end := _before_attribute(words, start, first, end)) < end:
+        names, end = [names[0], "".join(words[first + 1 : own_end]).strip()], own_end
     if not 2 <= len(names) <= _MOST or any(not 2 <= len(name) <= _LONGEST_NAME for name in names):
         return ()
     before, after = "".join(words[:start]), "".join(words[end:])
@@ -55,6 +57,13 @@ def _names(words: Sequence[str], start: int, first: int) -> tuple[list[str], int
             at += 1
         names.append("".join(words[begin:at]))
     return [name.strip() for name in names], at
+
+
+def _before_attribute(words: Sequence[str], start: int, first: int, end: int) -> int:
+    """Where the second of two names ends, without what is asked of both: 研究生 of 本科生和研究生借书期限."""
+    own_end = first + 1 + first - start
+    is_attribute = own_end < end and cue("comparison.attribute").search("".join(words[own_end:end])) is not None
+    return own_end if is_attribute else end
 
 
 def _shared_end(names: Sequence[str]) -> int:

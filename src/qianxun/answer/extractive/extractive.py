@@ -63,6 +63,12 @@ _WHOLE: Final = re.compile(
     "([\\u4e00-\\u9fff]{2,10}?)(?:情况|内容)?[,，]?(?:分别|各自|各)?"
     "(?:是什么|有哪些|包括哪些|是怎样的|如何)[\\s?？。]{0,9}$"
 )
+_DEFINES: Final = (
+    r"[\d.、()（）\s]{{0,12}}[“\"《*]{{0,2}}{name}[”\"》*]{{0,2}}"
+    r"(?:[(（][^()（）]{{0,40}}[)）])?[,，]?(?:[:：]|是?指|系指)"
+)
+_DECISION: Final = 6  # characters of 不行。 and 可以的。
+_MOST_DEFINITIONS: Final = 2  # of documents that differ
 _SHORT_SECTION: Final = 6  # lines of one that answers a question for a fact
 _CANDIDATES: Final = 80  # lines that are compared with each other
 _LONGEST: Final = 600  # characters of a line that is shown: more is not a sentence
@@ -95,10 +101,12 @@ def extract(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> tuple[Quoted,
         chosen = [one for side in sides for one in _understood(side, before)]
         chosen = list({one.line.at: one for one in chosen}.values())
     else:
-        picked = _section(query, usable) or _with_list(query, _picked(query, usable), usable)
+        picked = (
+            _definition(query, usable) or _section(query, usable) or _with_list(query, _picked(query, usable), usable)
+        )
         chosen = _understood([*picked, *_bounds(query, picked, usable)], before)
         if query.kind == "fact" and picked and not picked[0].line.is_row and picked[0].line.list_at < 0:
-            best = _understood(picked[:1], before)
+            best = _understood([*_decision(picked[0], chosen), picked[0]], before)
             chosen = [*best, *(one for one in chosen if one not in best)]
     return _quoted(chosen, query.kind in ("summary", "comparison"))
 
@@ -112,6 +120,12 @@ def extract_sides(sides: Iterable[tuple[EvidenceQuery, Sequence[ScoredLine]]]) -
         picked = _understood(_section(query, usable) or _picked(query, usable), before)
         chosen.update((one.line.at, one) for one in picked if one.line.at not in chosen)
     return _quoted(list(chosen.values()), may_list=True)
+
+
+def _decision(best: ScoredLine, chosen: Sequence[ScoredLine]) -> list[ScoredLine]:
+    """A word of yes or no that the best line goes on from: 不行。普通机油容易结焦。"""
+    earlier = [one for one in chosen if one.line.at + 1 == best.line.at and one.line.folded == best.line.before]
+    return [one for one in earlier if len(one.line.text) <= _DECISION and not one.line.is_row]
 
 
 def _bounds(query: EvidenceQuery, picked: Sequence[ScoredLine], usable: Sequence[ScoredLine]) -> list[ScoredLine]:
@@ -139,6 +153,18 @@ def _section(query: EvidenceQuery, usable: Sequence[ScoredLine]) -> list[ScoredL
     of_all = [one for one in usable if all(map(one.line.is_of, query.names))] or usable
     own = [one for one in of_all if _is_called(one.line, wanted)]
     return own[: MOST["summary"]] if query.kind == "summary" or len(own) <= _SHORT_SECTION else []
+
+
+def _definition(query: EvidenceQuery, usable: Sequence[ScoredLine]) -> list[ScoredLine]:
+    """Where it is asked what something is, or how it is worked out, the line that says so: 可用率：…, 可用率是指…; of
+    somebody, what the section says that is called so."""
+    found = cue("kind.defined").search(query.folded)
+    name = (found["after"] or found["before"]).strip() if found else ""
+    if not name:
+        return []
+    defining = re.compile(_DEFINES.format(name=re.escape(name)))
+    own = [one for one in usable if not one.line.is_row and defining.match(one.line.folded)]
+    return own[:_MOST_DEFINITIONS] or [one for one in usable if _bare_heading(one.line) == name][:_SHORT_SECTION]
 
 
 def _bare_heading(line: Line) -> str:

@@ -15,8 +15,10 @@ from typing import Final, TypeAlias
 from qianxun.answer.extractive.passage_lines import Line
 from qianxun.answer.extractive.sentence_scores import ScoredLine
 from qianxun.core.answer_types import Passage
+from qianxun.core.system.cache import cached_texts
 from qianxun.question.evidence_query import EvidenceQuery
 from qianxun.question.words import entries
+from qianxun.text.quantities import han_number
 
 Likeness: TypeAlias = Callable[[str, Sequence[str]], Sequence[float]]
 """How alike in meaning a question is to each of some texts, as a cosine."""
@@ -27,7 +29,10 @@ LEAD: Final = 0.1  # of a cosine over that of any line of another document
 _SHOWN: Final = 200  # characters of a line that are compared
 _BODY: Final = 4  # characters at the end of a body's name, without what kind of body it is
 _BODIES: Final = re.compile(r"([^\W\d]{2,30}?)(?:有限责任公司|股份有限公司|有限公司|集团)")
-_NUMBERED: Final = re.compile(r"[一二三四五六七八九十\d]{1,6}(?P<of>年级|[级类等档期版])")
+_NUMBERED: Final = re.compile(
+    r"(?P<number>[一二三四五六七八九十\d]{1,6})(?P<of>年级|号楼|号线|单元|[级类等档期版届栋幢])"
+    r"|(?<![a-z\d])(?P<series>[a-z]{1,8})(?P<model>-?\d{1,6}[a-z]{0,3})(?![a-z\d])"
+)
 _LEAST_LEFT: Final = 3  # characters of a question without its names
 _GRADE: Final = re.compile(
     r"[一二三四五六七八九十\d]{1,6}[级类等档期]|(?=[a-z\d_./\-]{0,40}\d)(?=[a-z\d_./\-]{0,40}[a-z])[a-z\d_./\-]{2,40}"
@@ -98,13 +103,24 @@ def _rivals(passage: Passage, scored: Iterable[ScoredLine]) -> list[Line]:
 
 
 def is_of_other_number(query: EvidenceQuery, line: Line) -> bool:
-    """Returns True if the question's number of a grade or an edition is nowhere around a line, and another one of that
-    is: 五年级 for 六年级."""
-    around = f"{line.name}\n{line.heading}\n{line.around}"
-    wanted = ((found.group(), found.group("of")) for found in _NUMBERED.finditer(query.folded))
-    return any(
-        own not in around and any(other.group("of") == of for other in _NUMBERED.finditer(around)) for own, of in wanted
-    )
+    """Returns True if the question's number of a grade, a building, a model … is nowhere around a line, and another one
+    of that is: 五年级 for 六年级, AX-30 for AX-50."""
+    wanted = _numbers(query.folded)
+    if any(line.is_of_series(f"{kind}{number}") for kind, number in wanted):
+        return False
+    there = _numbers(f"{line.name}\n{line.heading}\n{line.around}") if wanted else frozenset()
+    kinds = {kind for kind, _ in there}
+    return any(kind in kinds and (kind, number) not in there for kind, number in wanted)
+
+
+@cached_texts(256, longest=4_000)
+def _numbers(folded: str) -> frozenset[tuple[str, str]]:
+    """What is numbered in a text, and its number: 3 of 3栋 and 三栋, -30 of AX-30."""
+    found = []
+    for one in _NUMBERED.finditer(folded):
+        number = han_number(one["number"]) if one["number"] else None
+        found.append((one["of"] or one["series"], str(number or one["number"] or one["model"].lstrip("-"))))
+    return frozenset(found)
 
 
 def is_of_alternative(query: EvidenceQuery, line: Line) -> bool:

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from qianxun.answer.extractive.passage_lines import Line
-from qianxun.question.evidence_query import EvidenceQuery
+from qianxun.question.evidence_query import EvidenceQuery, compared_apart
 from qianxun.question.words import entries, lay_words, listed
 from qianxun.text.chinese import plain_analyser
 
@@ -43,7 +43,8 @@ def narrowed(query: EvidenceQuery, offered: Sequence[Line]) -> Narrowed:
 def _subjects(query: EvidenceQuery, offered: Sequence[Line]) -> list[str]:
     """Nouns of the question that end in one character of their own weight: 足 of 糖尿病足, not 者 of 患者. A name that
     no dictionary has (电池 and 盒) is one where a line has it."""
-    nouns = dict.fromkeys(word for word, tag in plain_analyser().tagged(query.folded) if tag == "n")  # in its order
+    tagged = plain_analyser().tagged(compared_apart(query.folded))
+    nouns = dict.fromkeys(word for word, tag in tagged if tag == "n")  # in its order
     no_heads = listed("filler.slight") | listed("filler.grammar")
     written = [
         *nouns,
@@ -59,7 +60,14 @@ def _subjects(query: EvidenceQuery, offered: Sequence[Line]) -> list[str]:
         if len(word) >= SHORTEST and not word.isascii() and word[-1] not in listed("subject.light_heads")
         if word not in lay_words() and word not in entries("subject.role").replace("\n", "").split("|")
         if word in nouns or any(word in line.folded for line in offered)
+        if not _is_done_to(word)
     ]
+
+
+def _is_done_to(word: str) -> bool:
+    """Returns True if a word is a verb and its object, whose head is more than its end: 衣服 of 洗衣服, not 服."""
+    analyser = plain_analyser()
+    return analyser.has_word(word[1:]) and all(tag.startswith("v") for _, tag in analyser.tagged(word[0]))
 
 
 def _is_other(subject: str, line: Line) -> bool:

@@ -37,6 +37,7 @@ _OPENING_MARKS: Final = ("：", ":", "下")  # that a line which opens a list ha
 _ROW: Final = re.compile(r"\s*\|.*\|\s*")
 _RULE: Final = re.compile(r"[\s|:\-–—+=]+")
 _PARTED: Final = re.compile(r"(?<!\\)\|")
+_MODEL: Final = re.compile(r"([a-z]{1,8})-?\d")
 _VALUE: Final = re.compile(r"[\d.,，%％+\-–—/:：¥￥$ ]+")
 _MOST_BYTES: Final = 16 * MIB  # of passages that are cut: some 1,500 of the usual size
 _SENTENCE_BYTES: Final = 500  # what a sentence takes beside its text
@@ -69,7 +70,12 @@ class Line(NamedTuple):
         return self.row is not None
 
     def is_of(self, name: str) -> bool:
-        return name in self.name or name in self.around
+        return name in self.name or name in self.around or self.is_of_series(name)
+
+    def is_of_series(self, model: str) -> bool:
+        """Returns True if its document is about all models of a series: AX系列 for AX-30."""
+        series = _MODEL.match(model)
+        return series is not None and f"{series.group(1)}系列" in self.name
 
 
 def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] = NO_SUBJECTS) -> list[Line]:

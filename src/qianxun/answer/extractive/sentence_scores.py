@@ -101,7 +101,7 @@ def score_lines(query: EvidenceQuery, reach: WordReach) -> list[ScoredLine]:
         for at, distinct in zip(places, _covered_worth(own, covered, places), strict=True):
             line = offered[at]
             fitting = _fitting(query, line) if query.needs else ()
-            figure = _figure(query, fitting, sought)
+            figure = _figure(query, fitting, sought) * (OTHER_KIND if _lacks_weekday(query, line) else 1.0)
             when = _when(query, line, evidence)
             fit = (shares[at] / whole if whole else wordless) * figure * when
             choice = fit
@@ -432,10 +432,18 @@ def has_wanted_kind(query: EvidenceQuery, line: Line, *, by_measure: bool = True
         return True
     if cue("which.body").search(query.folded) and not cue("which.bodies").search(line.folded):
         return False
+    if _lacks_weekday(query, line):
+        return False
     if not query.needs:
         return True
     text = line.folded.replace(*_WORKING_DAYS)
     return _has_wanted_unit(query, text) and (not by_measure or _has_wanted_figure(query, text))
+
+
+def _lacks_weekday(query: EvidenceQuery, line: Line) -> bool:
+    """Returns True if a day of the week is asked for, and a line has none."""
+    is_wanted = cue("label.ending.weekday").search(query.folded)
+    return bool(is_wanted) and not cue("label.ending.weekdays").search(line.folded)
 
 
 def _has_wanted_unit(query: EvidenceQuery, text: str) -> bool:
@@ -456,6 +464,8 @@ def _has_wanted_figure(query: EvidenceQuery, text: str) -> bool:
         return False
     measure = wanted_measure(query)
     if measure == "time" and cue("label.ending.endless").search(text):
+        return True
+    if measure == "money" and stated and is_multiple(text):
         return True
     return any(measure is None or is_of(measure, figure) for figure in stated)
 
@@ -489,7 +499,13 @@ def _is_kind(label: tuple[str, Measure], near: str, clause: str, found: Sequence
     if word in near:
         return True
     fitting = any(is_of(measure, figure) or (isinstance(figure, Number) and not figure.unit) for figure in found)
+    fitting = fitting or (measure == "money" and is_multiple(clause))
     return fitting and (measure != "share" or not is_change(clause))
+
+
+def is_multiple(text: str) -> bool:
+    """Returns True if a text says how much money something is by another sum: 两个月租金, 三倍."""
+    return cue("label.ending.multiple").search(text) is not None
 
 
 def _clauses(line: Line) -> tuple[tuple[str, str], ...]:

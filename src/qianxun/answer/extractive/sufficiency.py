@@ -10,6 +10,7 @@ from functools import partial
 from itertools import chain, compress
 from typing import Final
 
+from qianxun.answer.extractive.calculation import Calculation, calculation
 from qianxun.answer.extractive.extractive import REFERS_BACK
 from qianxun.answer.extractive.meaning import (
     Likeness,
@@ -24,6 +25,7 @@ from qianxun.answer.extractive.passage_lines import Line, folded_text, lines
 from qianxun.answer.extractive.record_heads import people, record_subjects
 from qianxun.answer.extractive.sentence_scores import (
     AROUND,
+    BEFORE,
     SHORT,
     ScoredLine,
     WordReach,
@@ -63,6 +65,10 @@ STATED: Final = 0.6  # the least fit of a line that states the relation; the res
 _NAME_COVERED: Final = 0.9  # of a name, in a line about it
 _ENDING: Final = re.compile("(?<=..)(?:[省市区县]|公司|集团)$")  # 北京市 may be called 北京, 华为公司 华为技术
 _OF: Final = "的"
+_OWNED: Final = re.compile(
+    r"(?:^|[,，])(?P<owner>[^\W的]{2,16})的(?P<owned>[^\W的]{2,8}?)"
+    r"(?:大概|一般)?(?:现在)?(?:是|叫|为|有)?(?:谁|什么|多少|哪里|几)[呢啊]?[\s?？。]*$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,7 @@ class ReadEvidence:
     scored: tuple[ScoredLine, ...]
     reach: WordReach  # of words to the same lines
     sides: tuple[Side, ...] = ()
+    calculation: Calculation | None = None  # of two figures that the lines state
     subject: str = ""  # where lines about something else that is named alike were left out (`other_subjects`)
     people: tuple[str, ...] = ()  # whom the question names, and the passages introduce
 
@@ -117,7 +124,7 @@ def read(text: str, passages: Sequence[Passage], tie: StatedTie | None = None) -
     reach = WordReach(own.lines)
     scored = tuple(_about_people(persons, query, _about_subject(query, score_lines(query, reach)), reach))
     sides = sides if any(side.scored for side in sides) else ()
-    return ReadEvidence(query, scored, reach, sides, own.subject, persons)
+    return ReadEvidence(query, scored, reach, sides, calculation(query, scored), own.subject, persons)
 
 
 def _sides(
@@ -144,6 +151,8 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     query = evidence.query
     if not evidence.scored:
         return Sufficiency(False, 0.0, f"资料没有讲到：{evidence.subject}" if evidence.subject else "没有检索到资料")
+    if evidence.calculation is not None:
+        return Sufficiency(True, 1.0)
     if evidence.sides:
         best = max(scored.fit for side in evidence.sides for scored in side.scored)
         missing = "、".join(side.name for side in evidence.sides if not side.scored)
@@ -156,6 +165,7 @@ def enough(evidence: ReadEvidence, likeness: Likeness | None = None) -> Sufficie
     is_of_subject = not evidence.subject or not _absent(evidence)
     is_enough = fit >= ENOUGH[query.kind] and is_of_subject and not _is_row_without(evidence)
     is_enough = is_enough and not _lacks_attribute(evidence) and _offers_kind(evidence) and not _is_of_other(evidence)
+    is_enough = is_enough and not _lacks_action(evidence) and not _is_of_other_owner(evidence)
     lacks_result = query.is_computed and not _states_result(evidence.scored)
     if is_enough and not lacks_result and (likeness is None or _chance(evidence, fit, likeness) >= SURE):
         return Sufficiency(True, fit)
@@ -258,6 +268,13 @@ def _things(query: EvidenceQuery) -> list[Term]:
     return [term for term in main if not term.is_lay]
 
 
+def _has_attribute(query: EvidenceQuery, line: Line) -> bool:
+    """Returns True if what a subject is asked to have is around a line, as people or documents call it: 毛病, 故障."""
+    formal = (word for term in query.terms if term.text == query.attribute for word in term.formal)
+    around = "\n".join((line.heading, line.around))
+    return any(mark in line.around for mark in query.attribute.removesuffix("子")) or any(map(around.count, formal))
+
+
 def _lacks_attribute(evidence: ReadEvidence) -> bool:
     """Returns True if what is asked of a subject is not spoken of: the best line says no 牌子; no line has a thing that
     the question names; or only the rest of a compound: 检查结果, where that of a 胃镜 is asked for."""
@@ -266,7 +283,7 @@ def _lacks_attribute(evidence: ReadEvidence) -> bool:
     if not own:
         return False
     best = max(own, key=lambda one: one.fit).line
-    if query.attribute and not any(mark in best.around for mark in query.attribute.removesuffix("子")):
+    if query.attribute and not _has_attribute(query, best):
         return True
     shares = {term.text: term_coverages(term, query, evidence.reach) for term in _things(query) if len(term.text) > 1}
     is_own = [one.is_own for one in evidence.scored]
@@ -278,6 +295,33 @@ def _lacks_attribute(evidence: ReadEvidence) -> bool:
         part in unknown and any(line_coverage(word, best) >= SHORT for word in parts[at + 1 :])
         for parts in (() if query.is_why else compounds)
         for at, part in enumerate(parts)
+    )
+
+
+def _lacks_action(evidence: ReadEvidence) -> bool:
+    """Returns True if a figure is asked for of what is done, and no line of the document that would be quoted speaks of
+    doing it: how much a scholarship is, where it is asked in which year it was founded."""
+    query = evidence.query
+    actions = [term for term in query.terms if term.is_verb and not term.parts]
+    own = [one for one in evidence.scored if one.is_own]
+    if query.kind != "fact" or not query.needs or not actions or not own:
+        return False
+    best = max(own, key=lambda one: one.fit).line
+    here = [one.line for one in own if one.line.passage.doc_id == best.passage.doc_id]
+    return not best.is_row and all(max(term_coverages(term, query, WordReach(here))) < AROUND for term in actions)
+
+
+def _is_of_other_owner(evidence: ReadEvidence) -> bool:
+    """Returns True if what is asked of a named thing (乙公司的法定代表人) is written only of another: the lines with it
+    do not name that thing, nor what they stand under, and those that name it do not have it."""
+    query = evidence.query
+    found = _OWNED.search(query.folded)
+    if query.kind != "fact" or found is None or not any(name in found["owner"] for name in query.proper):
+        return False  # a common noun may be called otherwise
+    own = [one.line for one in evidence.scored if one.is_own and line_coverage(found["owned"], one.line) >= SHORT]
+    names = [name for name in query.proper if name in found["owner"]]
+    return bool(own) and not any(
+        line.is_row or any(name in line.name or line_coverage(name, line) >= BEFORE for name in names) for line in own
     )
 
 
@@ -310,12 +354,18 @@ def _lead(scored: ScoredLine, usual: float) -> float:
     return AHEAD * max(0.0, scored.line.passage.score - usual - FAR) if may_lead else 0.0
 
 
+def _is_kind_of_answer(term: Term, query: EvidenceQuery) -> bool:
+    """部门 of 哪个部门: an answer has the name of one, and need not call it so."""
+    return re.search(f"哪一?[个家所种位]{re.escape(term.text)}", query.folded) is not None
+
+
 def _about_people(
     people: Sequence[str], query: EvidenceQuery, scored: Sequence[ScoredLine], reach: WordReach
 ) -> list[ScoredLine]:
     """The same, less for lines that have only the name of somebody in the question, and nothing that is asked of them;
     a line that has the name itself comes before one that has it by its document."""
     rest = [term for term in query.terms if term.text not in people and not term.parts]
+    rest = [term for term in rest if term.is_main or not _is_kind_of_answer(term, query)]
     if not people or not rest or query.kind in ("comparison", "summary"):
         return list(scored)
     found = []
