@@ -16,6 +16,10 @@ from qianxun.text.chinese import fold, sentence_ends
 
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
+_LONGEST_TITLE: Final = 40  # characters of a line above a table
+_BRACKETED: Final = re.compile(r"[（(\[【][^（(\[【）)\]】\n]{0,40}[）)\]】]")
+_UNIT: Final = re.compile(r"(?:金额|计量|货币|数量)?的?单位\s?[:：]\s?[^\s:：，,。；;]{1,8}")
+_ENDED: Final = re.compile(r"[。！？；：.!?;:…]$")
 # 问：发票丢了怎么办？ or 3、发票丢了怎么办？ is what the lines after it answer, and no answer.
 _QUESTION: Final = re.compile(
     r"(?:[问Qq]\d{0,3} ?[：:、.．]|(?:\d{1,3}|[一二三四五六七八九十]{1,3})[、.．)）]).{2,100}[？?]$"
@@ -88,7 +92,7 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
                 before, first, opening, opened, list_at = "", "", -1, "", -1
             is_heading = len(text) <= _LONGEST_HEADING and not _NO_HEADING.search(text) and not _STATES.search(text)
             is_heading = is_heading and not (is_open and passage.text[ended:start].count("\n") == 1)
-            if _QUESTION.match(text) is not None:
+            if _QUESTION.match(text) is not None or (row is None and _is_table_title(text, passage.text[start:])):
                 is_heading, before = True, ""
             if folded in titles or (is_heading and row is None):
                 heading = heading if folded in titles else "\n".join((*headings, folded))
@@ -110,6 +114,22 @@ def lines(passages: Sequence[Passage], subjects: Mapping[str, tuple[str, ...]] =
                 opening, opened = len(found) - 1, folded
             before, first = folded, first or ("" if row else folded)
     return found
+
+
+def _is_table_title(text: str, rest: str) -> bool:
+    """Returns True for a line right above a table that says nothing but what the table is called, and for one that only
+    has its unit: an answer is in the rows. ``rest``: the passage from there on."""
+    bare = _bare(text)
+    if _UNIT.fullmatch(bare):
+        return True
+    below = next(
+        (line for line in rest[len(text) :].splitlines() if line.strip() and not _UNIT.fullmatch(_bare(line))), ""
+    )
+    return is_row(below) and len(text) <= _LONGEST_TITLE and not _ENDED.search(bare) and not _STATES.search(bare)
+
+
+def _bare(line: str) -> str:
+    return _BRACKETED.sub("", line).strip()
 
 
 def folded_headings(passage: Passage, start: int) -> list[str]:
