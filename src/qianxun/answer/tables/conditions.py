@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Final
@@ -16,7 +16,7 @@ from qianxun.core.layered_types import Comparison, Condition
 from qianxun.question.table_query import plain, runs, span, union
 from qianxun.question.words import cue, entries, listed
 from qianxun.text.chinese import words
-from qianxun.text.quantities import Moment, Quantity, in_unit, moments, quantities
+from qianxun.text.quantities import Moment, Quantity, in_unit, moments, parts_of_year, quantities
 
 _BEFORE: Final = tuple((sign, re.compile(f"(?:{words})[了到于在]?$")) for sign, words in entries("bound.before"))
 _AFTER: Final = tuple((sign, re.compile(f"(?:之间|时)?(?:{words})")) for sign, words in entries("bound.after"))
@@ -34,6 +34,7 @@ _REACHED: Final[Mapping[tuple[bool, bool], tuple[Comparison, str]]] = MappingPro
         (True, True): ("<=", "不高于"),
     }
 )
+_WORDS_OF_SIGN: Final[Mapping[str, str]] = MappingProxyType({"<": "低于", ">": "高于", "<=": "不高于", ">=": "不低于"})
 _CLAUSE: Final = re.compile("[,;。?!:]")
 
 
@@ -50,10 +51,13 @@ class ColumnMention:
     column: int
 
 
-def numeric_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention], closed: int) -> list[Condition]:
-    """Comparisons with numbers and dates. ``closed`` are characters that belong to names and cells of the table."""
+def numeric_conditions(
+    text: str, sheet: Sheet, mentions: Sequence[ColumnMention], closed: int, about: int = 0
+) -> list[Condition]:
+    """Comparisons with numbers and dates. ``closed`` are characters that belong to names and cells of the table,
+    ``about`` those that its title and surroundings explain."""
     stated: list[Quantity | Moment] = [*quantities(text), *moments(text)]
-    numbers = sorted((one for one in stated if not span(one.start, one.end) & closed), key=lambda one: one.start)
+    numbers = sorted((one for one in stated if not _is_closed(one, closed, about)), key=lambda one: one.start)
     found: list[Condition] = []
     skip = -1
     for at, number in enumerate(numbers):
@@ -68,11 +72,45 @@ def numeric_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention
             continue
         found.append(_bind(text, sheet, mentions, bounds, (start, end), sign))
         skip = end
-    read = closed | union(condition.mask for condition in found)
+    read = closed | about | union(condition.mask for condition in found)
     for loose in _LOOSE.finditer(text):
         if not span(loose.start(), loose.end()) & read:
             raise Unclear(f"“{loose.group()}”比较的不是一个数")
     return found
+
+
+def _is_closed(number: Quantity | Moment, closed: int, about: int) -> bool:
+    """Returns True for what a name, a cell or the title says; 2024年3月 is more than the year of a title."""
+    own = span(number.start, number.end)
+    is_day = isinstance(number, Moment) and len(number.iso) > 4
+    return bool(own & closed) or (not own & ~about if is_day else bool(own & about))
+
+
+def period_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention], closed: int) -> list[Condition]:
+    """3月, 第一季度 or 上半年, where all dates of the table are of one year: it need not be said which."""
+    found = []
+    years = {_year_of_dates(sheet, c) for c in range(len(sheet.columns))} - {""}
+    for part in parts_of_year(text) if len(years) == 1 else ():
+        if span(part.start, part.end) & closed:
+            continue
+        (year,) = years
+        first, last = (
+            Moment(part.start, part.end, f"{year}-{month:02}", part.written) for month in (part.first, part.last)
+        )
+        bound = _bind(text, sheet, mentions, (first, last), (part.start, part.end), "between")
+        if not _year_of_dates(sheet, bound.column):
+            raise Unclear(f"不知道“{part.written}”说的是哪一年")
+        until = f"至{last.iso}" if first.iso != last.iso else ""
+        found.append(replace(bound, written=f"在{first.iso}{until}"))
+    return found
+
+
+def _year_of_dates(sheet: Sheet, column: int) -> str:
+    """The year of all dates of a column; empty where they are of several, or are no dates."""
+    if sheet.columns[column].kind != "date":
+        return ""
+    years = {value[:4] for value in sheet.values(column) if isinstance(value, str)}
+    return years.pop() if len(years) == 1 and all(map(str.isdigit, years)) else ""
 
 
 def _is_label(sheet: Sheet, phrase: str) -> bool:
@@ -318,6 +356,38 @@ def reached_conditions(text: str, sheet: Sheet) -> list[Condition]:
     mask = (span(*hit.span()) & ~(span(*hit.span("of")) if hit["of"] else 0)) | (places(of, text) if of else 0)
     sign, words = _REACHED[hit["lacks"] is not None, bool(hit["more"] or hit["over"])]
     return [Condition(actual, sign, (), f"{words}“{sheet.columns[target].name}”", mask, than=target)]
+
+
+def compared_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention]) -> list[Condition]:
+    """期末库存低于安全库存, 超预算: the rows where one column is less or more than another. Where only the other is
+    named, the one that goes with it. Raises Unclear where that may be several."""
+    found = []
+    for mention in mentions:
+        if not sheet.is_measure(mention.column):
+            continue
+        before = next(((sign, hit) for sign, way in _BEFORE if (hit := way.search(text[: mention.start]))), None)
+        if before is None or before[0] not in _WORDS_OF_SIGN:
+            continue
+        sign, hit = _sign(before[0]), before[1]
+        own = [one for one in mentions if sheet.is_measure(one.column) and one.end == hit.start()]
+        column = own[0].column if own else _goes_with(sheet, mention.column)
+        start = own[0].start if own else hit.start()
+        written = f"{_WORDS_OF_SIGN[sign]}“{sheet.columns[mention.column].name}”"
+        found.append(Condition(column, sign, (), written, span(start, mention.end), than=mention.column))
+    return found
+
+
+def _goes_with(sheet: Sheet, column: int) -> int:
+    """What is compared with a limit where it is not named: 实际 with 预算, 期末库存 with 安全库存."""
+    pairs = [actual for _, target, actual in _targets(sheet) if target == column]
+    head = sheet.bare_name(column)[-2:]
+    alike = [c for c in range(len(sheet.columns)) if c != column and sheet.is_measure(c)]
+    alike = [c for c in alike if sheet.bare_name(c).endswith(head)]
+    current = [c for c in alike if cue("table.current_column").search(sheet.columns[c].name)]
+    fits = pairs or (alike if len(alike) == 1 else current)
+    if len(fits) != 1:
+        raise Unclear(f"不知道和“{sheet.columns[column].name}”比的是哪一列")
+    return fits[0]
 
 
 def _targets(sheet: Sheet) -> list[tuple[str, int, int]]:

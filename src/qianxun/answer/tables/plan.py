@@ -6,7 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from qianxun.answer.tables.conditions import Unclear, had_conditions, numeric_conditions, reached_conditions
+from qianxun.answer.tables.conditions import (
+    Unclear,
+    compared_conditions,
+    had_conditions,
+    numeric_conditions,
+    period_conditions,
+    reached_conditions,
+)
 from qianxun.answer.tables.lookup import look_up, look_up_pair
 from qianxun.answer.tables.match import places
 from qianxun.answer.tables.scene import (
@@ -90,10 +97,11 @@ def _work(scene: Scene) -> Understood | None:
     _refuse_beyond(scene)
     if (compared := _comparison(scene)) is not None:
         return compared
-    reached = reached_conditions(text, scene.sheet)
+    reached = reached_conditions(text, scene.sheet) or compared_conditions(text, scene.sheet, scene.mentions)
     closed = scene.names_mask | scene.cells_mask | union(condition.mask for condition in reached)
-    numbered = numeric_conditions(text, scene.sheet, scene.mentions, closed | _cue_numbers(text) | scene.about)
-    numeric = [*reached, *numbered]
+    numbered = numeric_conditions(text, scene.sheet, scene.mentions, closed | _cue_numbers(text), scene.about)
+    dated = closed | scene.about | union(condition.mask for condition in numbered)
+    numeric = [*reached, *numbered, *period_conditions(text, scene.sheet, scene.mentions, dated)]
     superlative, top = scene.free("superlative.cue"), scene.free("superlative.top")
     if scene.sheet.is_form and (numeric or superlative or top):
         raise Unclear("表格不是一行一条的样子")
@@ -112,7 +120,9 @@ def _work(scene: Scene) -> Understood | None:
     if scene.free("aggregate.added") is not None:
         raise Unclear("不知道要相加的是哪一列")
     is_list = scene.free("several.listing") is not None
-    if numeric or (is_list and (scene.cells or scene.columns)) or _asks_which_has(scene):
+    if numeric and how_many is not None and not is_list and _is_added(scene, numeric):
+        return _aggregate(scene, numeric, "sum", how_many)
+    if numeric or (is_list and (scene.cells or scene.columns)) or _asks_which_has(scene) or _asks_who(scene):
         return _filter(scene, numeric)
     return _ordinal(scene)
 
@@ -142,11 +152,37 @@ def _cue_numbers(text: str) -> int:
 def _counted(scene: Scene, hit: re.Match[str]) -> str:
     """What one is counted by: 家 of 多少家; 人 of 多少员工, where a row is one of the staff; "" if nothing is."""
     is_staff = any(cue("table.staff_column").search(column.name) for column in scene.sheet.columns)
-    return hit["of"] or ("人" if is_staff and cue("table.staff").match(hit.string, hit.end()) else "")
+    if hit["of"] or (is_staff and cue("table.staff").match(hit.string, hit.end())):
+        return hit["of"] or "人"
+    return "条" if "有" in hit.group() and _is_after_rows(scene, hit) else ""
+
+
+def _is_after_rows(scene: Scene, hit: re.Match[str]) -> bool:
+    """Returns True for 订单有多少, where each row is an order: its number or its name is a column."""
+    before = scene.query.text[: hit.start()]
+    columns = [(c, column.name) for c, column in enumerate(scene.sheet.columns)]
+    numbered = [scene.sheet.bare_name(c) for c, name in columns if cue("table.number_of_row").search(name)]
+    label = [] if scene.sheet.label is None else [scene.sheet.bare_name(scene.sheet.label)]
+    nouns = (cue("table.of_row").sub("", name) for name in (*numbered, *label))
+    return any(len(noun) > 1 and before.endswith(noun) for noun in nouns)
 
 
 def _has_measure(scene: Scene, numeric: Sequence[Condition]) -> bool:
     return any(map(scene.sheet.is_measure, outputs_of(scene, numeric)))
+
+
+def _is_added(scene: Scene, numeric: Sequence[Condition]) -> bool:
+    """Returns True if 多少 asks for what several rows come to: 3月卖了多少, of a list of sales. A price, a rate or what
+    is left at the end of a day does not add up."""
+    outputs = outputs_of(scene, numeric)
+    measures = [column for column in outputs if scene.sheet.is_measure(column)]
+    if len(outputs) != 1 or outputs != measures:
+        return False
+    name = scene.sheet.columns[measures[0]].name
+    kind = scene.sheet.columns[measures[0]].kind
+    return (
+        kind != "percent" and not cue("superlative.per_unit").search(name) and not cue("aggregate.never").search(name)
+    )
 
 
 def _stated(scene: Scene, hit: re.Match[str]) -> Understood | None:
@@ -186,12 +222,32 @@ def _count(scene: Scene, numeric: list[Condition], hit: re.Match[str]) -> Unders
     stated = any(cue("table.number_column").search(scene.sheet.columns[c].name) for c in outputs)
     if stated or any(_picks_one(scene, condition) for condition in conditions):
         raise Unclear("一行已是一项统计，不能再数行数")
-    outputs = outputs or _column_starting(scene, hit)
+    outputs = [] if _are_rows(scene, outputs, counted) else outputs or _column_starting(scene, hit)
     label = scene.sheet.label
     kinds = counted in _KINDS or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
     distinct = bool(outputs) and (outputs[0] != label or kinds)
     refuse_more(scene, 1)
     return finish(scene, Plan("count", tuple(conditions), tuple(outputs), distinct=distinct), span(*hit.span()))
+
+
+def _are_rows(scene: Scene, outputs: Sequence[int], counted: str) -> bool:
+    """Returns True if what is counted are the rows themselves, however many have one name: pieces (台, 辆) of a table
+    that gives each a number of its own. Raises Unclear where 几个 may be either."""
+    if not outputs or counted not in _PIECES + "个" or _number_column(scene.sheet) is None:
+        return False
+    (column,) = outputs
+    named = cue("table.naming").search(scene.sheet.columns[column].name)
+    if not named or scene.sheet.variety(column) == 1.0:
+        return False
+    if counted == "个":
+        raise Unclear("名称有重复，分不清要数行还是数名称")
+    return True
+
+
+def _number_column(sheet: Sheet) -> int | None:
+    """The column that has another number for each row: 资产编号."""
+    numbers = (c for c, column in enumerate(sheet.columns) if cue("table.number_of_row").search(column.name))
+    return next((c for c in numbers if all(sheet.plain_cells(c)) and sheet.variety(c) == 1.0), None)
 
 
 def _adds_up(counted: str, column: str) -> bool:
@@ -270,12 +326,26 @@ def _superlative(
     if not outputs and not cue("number.value").search(text) and scene.sheet.label is not None:
         outputs = [scene.sheet.label]
     refuse_more(scene, max(len(outputs), 1))
-    _refuse_groups(scene, hit, measure, outputs)
+    outputs, which = _with_number(scene, outputs)
+    cues |= which
+    if not which:
+        _refuse_groups(scene, hit, measure, outputs)
     is_least = word in listed("superlative.downward")
     operation: Operation = "top" if limit > 1 else "min" if is_least else "max"
     nth = count_word(superlative["nth"]) if superlative and superlative["nth"] else 1
     plan = Plan(operation, tuple(conditions), tuple(outputs), measure, limit, nth, distinct=is_least)
     return finish(scene, plan, cues, entities(scene, outputs))
+
+
+def _with_number(scene: Scene, outputs: list[int]) -> tuple[list[int], int]:
+    """哪台 of a table that gives each row a number of its own: that number before the name, which others may have, too;
+    and the characters that ask for it."""
+    hit = re.search(f"哪一?[{_PIECES}]", scene.query.text)
+    number = _number_column(scene.sheet)
+    names = [c for c in outputs if cue("table.naming").search(scene.sheet.columns[c].name)]
+    if hit is None or number is None or outputs != names:
+        return outputs, 0
+    return [number, *outputs], span(*hit.span())
 
 
 def _refuse_groups(scene: Scene, hit: re.Match[str], measure: int, outputs: Sequence[int]) -> None:
@@ -371,6 +441,16 @@ def _asks_which_has(scene: Scene) -> bool:
     if scene.free("several.which_one") is None and not (has_people and scene.free("who.fitness")):
         return False
     return bool(had_conditions(scene.query.text, scene.sheet, scene.mentions))
+
+
+def _asks_who(scene: Scene) -> bool:
+    """周三谁休息: the people in whose rows a column that is named has what is named, too."""
+    label = scene.sheet.label
+    if label is None or scene.free("who.fitness") is None:
+        return False
+    is_of_people = cue("table.person_column").search(scene.sheet.columns[label].name)
+    named = {column for column, _ in scene.columns}
+    return bool(is_of_people) and any(cell.column != label and cell.column in named for cell in scene.cells)
 
 
 def _refuse_labels(scene: Scene) -> None:

@@ -21,7 +21,6 @@ from qianxun.core.layered_types import Condition, Plan, Understood
 from qianxun.question.table_query import TableQuery, plain, runs, span, union
 from qianxun.question.words import cue
 
-_BRACKETED: Final = re.compile(r"\([^()]*\)$")
 _BY_HEAD: Final = 0.64  # the least share of a name that its head counts for, where no other column has that head
 
 
@@ -79,8 +78,7 @@ def _is_of_thing(column: int, met: Match, text: str, sheet: Sheet) -> bool:
     where the contracts are named by 合同编号. The largest, or what all cost, is named by the measure."""
     if sheet.columns[column].kind == "money" and cue("table.of_amount").search(text):
         return False
-    whole = _BRACKETED.sub("", plain(sheet.columns[column].name.split(" / ")[-1]))
-    if not sheet.is_measure(column) or whole in text:
+    if not sheet.is_measure(column) or sheet.bare_name(column) in text:
         return False
     thing = "".join(text[start:end] for start, end in runs(met.mask))
     others = (plain(other.name) for c, other in enumerate(sheet.columns) if c != column and not sheet.is_measure(c))

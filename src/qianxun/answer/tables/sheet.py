@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from qianxun.answer.tables.match import Name, match, name_of, places
+from qianxun.answer.tables.match import Name, match, names_of, places
 from qianxun.answer.tables.periods import Parts
 from qianxun.core.layered_types import TableInput
 from qianxun.core.system.cache import cached_texts
@@ -20,6 +20,7 @@ from qianxun.question.words import cue
 NUMERIC: Final = ("number", "money", "percent")
 WORDS: Final = ("text", "category")
 _LONGEST_LABEL: Final = 60
+_BRACKETED: Final = re.compile(r"\([^()]*\)$")
 _LONGEST_FORM: Final = 60
 
 
@@ -42,7 +43,7 @@ class Sheet:
         self.parts = parts or Parts()
         self.table: Table = given.table
         self.columns: tuple[Column, ...] = given.table.columns
-        self.names: tuple[Name, ...] = tuple(map(name_of, given.table.columns))
+        self.names: tuple[Name, ...] = names_of(given.table.columns)
         about = f"{given.table.title} {given.context} {given.table.notes} {given.table.source}"
         self.about = plain(cue("table.stated_unit").sub(" ", about))  # 万元 of a question belongs to its number
         self._plain: dict[int, list[str]] = {}
@@ -66,6 +67,10 @@ class Sheet:
 
     def _last_name(self, column: int) -> str:
         return self.columns[column].name.split(" / ")[-1].strip()
+
+    def bare_name(self, column: int) -> str:
+        """The last part of its header, without brackets."""
+        return _BRACKETED.sub("", plain(self._last_name(column)))
 
     def is_numeric(self, column: int) -> bool:
         return self.columns[column].kind in NUMERIC
@@ -143,7 +148,11 @@ class Sheet:
         if not self.is_wordy:
             return False
         names = [cell for c in range(0, len(self.columns), 2) for cell in self.plain_cells(c) if cell]
-        return len(set(names)) == len(names) and all(any(map(str.isalpha, name)) for name in names)
+        values = {cell for c in range(1, len(self.columns), 2) for cell in self.plain_cells(c) if cell}
+        are_names = len(set(names)) == len(names) and values.isdisjoint(
+            names
+        )  # 早班 of a roster is beside 晚班 and below
+        return are_names and all(any(map(str.isalpha, name)) for name in names)
 
     def rows_by_text(self, column: int) -> Mapping[str, Sequence[int]]:
         if column not in self._rows_by_text:
