@@ -229,3 +229,101 @@ def test_what_is_over_the_budget_is_what_was_spent() -> None:
 def test_an_empty_cell_among_several_is_named_so() -> None:
     stock = table("对外投资", "单位|期初|期末", "拓客|65|65", "车凡||200", "蔚铭|11|90")
     assert said("拓客和车凡的期初分别是多少", stock) == "65、（空）"
+
+
+TICKETS = table(
+    "报修工单",
+    "工单号|报修时间|报修人|故障类型|处理人|状态",
+    "W1|2024-10-02|袁方|水管漏水|老邱|已完成",
+    "W2|2024-10-08|邵琪|空调不制冷|小章|已完成",
+    "W3|2024-10-21|袁方|灯具损坏|老邱|处理中",
+    "W4|2024-11-03|夏禾|门锁故障|老邱|处理中",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("10月有几个报修", "3"),  # repairs, and not 报修人
+        ("10月有几个人报修", "2"),
+        ("一共有多少人报修", "3"),
+        ("10月和11月有几个报修", ""),
+        ("2024年10月和11月有几个报修", ""),
+    ],
+)
+def test_what_was_reported_is_counted_apart_from_who_reported_it(question: str, answer: str) -> None:
+    assert said(question, TICKETS) == answer
+
+
+def test_the_first_of_a_list_of_entries_is_not_the_first_in_rank() -> None:
+    contest = table("演讲比赛评分表", "序号|选手|单位|总分", "1|于洋|团委|81", "2|石头|工会|86", "3|米兰|宣传部|83")
+    assert said("第一名是谁", contest) == ""
+    ranked = table("演讲比赛评分表", "序号|选手|总分|名次", "1|于洋|81|3", "2|石头|86|1", "3|米兰|83|2")
+    assert said("第一名是谁", ranked) == "石头"
+
+
+def test_what_stands_above_a_header_need_not_be_named_unless_it_stands_above_another() -> None:
+    food = table(
+        "每100克",
+        "食物|营养成分|营养成分|热量",
+        "食物|蛋白质(g)|脂肪(g)|千卡",
+        "鸡胸肉|24.6|1.9|118",
+        "三文鱼|17.2|7.8|139",
+        header_rows=2,
+    )
+    assert said("蛋白质最高的食物", food) == "鸡胸肉"
+    assert said("三文鱼的脂肪含量", food) == "7.8g"
+    stock = table(
+        "往来余额",
+        "单位|期初|期初|期末",
+        "单位|数量|金额|余额",
+        "海润电器有限公司|5|50|70",
+        "光联有限公司|3|33|20",
+        header_rows=2,
+    )
+    assert said("海润电器有限公司的期初余额", stock) == ""
+
+
+def test_the_unit_may_stand_in_the_brackets_of_the_title() -> None:
+    income = table("各店营业收入（万元）", "门店|2023年|2024年|坪效", "西湖店|210|225|3", "灵隐店|180|176|2")
+    assert said("西湖店2024年的营业收入", income) == "225万元"
+    assert said("西湖店2024年比2023年增加多少", income) == "15万元"
+    assert said("灵隐店2024年比2023年减少多少", income) == "4万元"
+
+
+def test_nothing_in_a_column_right_of_the_names_is_to_have_none() -> None:
+    members = table(
+        "会员",
+        "会员卡号|姓名|到期日期|次数|私教",
+        "V1|裴勇|2025-01-09|8|林教练",
+        "V2|姜小雅|2024-09-04|6|",
+        "V3|申志|2024-08-31|9|",
+    )
+    answer = ask("哪些会员没有私教", members)
+    assert (answer.text, "没有填" in answer.reading) == ("姜小雅、申志", True)
+
+
+def test_dates_of_what_a_row_records_are_those_of_its_amounts() -> None:
+    paid = table(
+        "物业费收缴台账",
+        "房号|业主|实收金额(元)|缴费日期",
+        "1-101|王一|2000|2024-03-05",
+        "1-102|李二|1500|2024-03-22",
+        "1-103|赵三|1800|2024-05-01",
+    )
+    assert said("3月实收金额一共多少", paid) == "3500元"
+    shops = table("门店", "店名|城市|销售额|开业日期", "东店|上海|90|2024-03-05", "西店|杭州|70|2024-05-01")
+    assert said("3月的销售额一共多少", shops) == ""
+
+
+def test_books_are_counted_by_the_piece_and_the_verb_of_a_column_says_nothing_more() -> None:
+    loans = table(
+        "图书借阅记录",
+        "借阅单号|借出日期|读者|书名",
+        "J1|2024-04-02|秦朗|三体",
+        "J2|2024-05-08|秦朗|三体",
+        "J3|2024-08-01|陶然|活着",
+    )
+    assert said("二季度借出了多少本书", loans) == "2"
+    assert said("有多少种书", loans) == "2"
+    assert said("秦朗借了多少次三体", loans) == "2"

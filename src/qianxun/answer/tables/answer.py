@@ -34,6 +34,7 @@ _NAMES_TABLE: Final = re.compile("(?:表|单|册|明细|目录|统计|汇总|台
 _LISTS: Final = re.compile(f"(?:登记|一览|明细|汇总|统计)?{_NAMES_TABLE.pattern}")
 _DATED: Final = re.compile(r"[(（][^()（）]{0,40}[)）]|^\d{4}年?度?|\d{4}年?度?$")
 _WHICH: Final = re.compile("哪(?:些|几|一)?[个家张种款所名位台间]?")
+_VERB: Final = re.compile("[\u4e00-\u9fff](?=[了过])")
 _LONGEST_KIND: Final = 4  # characters of what the rows are called
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
@@ -238,7 +239,7 @@ def _refusal(query: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome
 
 def _open(query: TableQuery, sheet: Sheet, read: Understood) -> int:
     """The informative characters that neither the plan nor the table's surroundings explain."""
-    named = read.explained | sheet.about_in(query.text) | _requested_rows(query, sheet)
+    named = read.explained | sheet.about_in(query.text) | _requested_rows(query, sheet) | _done(query, sheet)
     return query.unexplained(named | _requested_unit(query, sheet, read))
 
 
@@ -276,6 +277,12 @@ def _requested_goods(query: TableQuery, sheet: Sheet, label: int) -> int:
     if not cue("table.goods_column").search(sheet.columns[label].name):
         return 0
     return union(span(*hit.span()) for hit in cue("table.goods").finditer(query.text))
+
+
+def _done(query: TableQuery, sheet: Sheet) -> int:
+    """The verb of 借了多少次, where a column or the title is called by it: 借出日期."""
+    names = "".join((plain(sheet.table.title), *map(sheet.bare_name, range(len(sheet.columns)))))
+    return union(span(*hit.span()) for hit in _VERB.finditer(query.text) if hit.group() in names)
 
 
 def _requested_unit(query: TableQuery, sheet: Sheet, read: Understood) -> int:

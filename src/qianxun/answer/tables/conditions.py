@@ -88,11 +88,12 @@ def _is_closed(number: Quantity | Moment, closed: int, about: int) -> bool:
 
 def period_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention], closed: int) -> list[Condition]:
     """3月, 第一季度 or 上半年, where all dates of the table are of one year: it need not be said which."""
-    found = []
+    found: list[Condition] = []
     years = {_year_of_dates(sheet, c) for c in range(len(sheet.columns))} - {""}
-    for part in parts_of_year(text) if len(years) == 1 else ():
-        if span(part.start, part.end) & closed:
-            continue
+    stated = [part for part in parts_of_year(text) if not span(part.start, part.end) & closed]
+    if len(stated) > 1 and len(years) == 1:
+        raise Unclear("问的不止一个月份或季度")
+    for part in stated if len(years) == 1 else ():
         (year,) = years
         first, last = (
             Moment(part.start, part.end, f"{year}-{month:02}", part.written) for month in (part.first, part.last)
@@ -318,12 +319,27 @@ def had_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention]) -
             continue
         cells = set(sheet.plain_cells(mention.column))
         if not cells <= having | without:
+            if blank := _blank_condition(sheet, mention, hit):
+                found.append(blank)
+                continue
             if not after:  # 哪个部门有经理
                 continue
             raise Unclear(f"“{hit.group()}{text[mention.start : mention.end]}”说的是哪些行，分不清")
         values = tuple(sorted(cells & (having if hit["lacks"] is None else without)))
         found.append(Condition(mention.column, "in", values, f"是“{'、'.join(values)}”", span(*hit.span())))
     return found
+
+
+def _blank_condition(sheet: Sheet, mention: ColumnMention, hit: re.Match[str]) -> Condition | None:
+    """没有私教, where a column right of the names has somebody for some rows, and nothing for others: those with
+    nothing."""
+    cells = sheet.plain_cells(mention.column)
+    own = [cell for row, cell in enumerate(cells) if row not in sheet.totals]
+    is_beside = sheet.label is not None and sheet.label < mention.column and sheet.variety(sheet.label) == 1.0
+    is_worded = sheet.columns[mention.column].kind in WORDS and any(own) and not all(own)
+    if not hit["lacks"] or not is_beside or not is_worded:
+        return None
+    return Condition(mention.column, "in", ("",), "没有填", span(*hit.span()))
 
 
 def _stated_condition(text: str, sheet: Sheet, mention: ColumnMention) -> Condition | None:

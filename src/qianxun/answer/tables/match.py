@@ -140,6 +140,7 @@ class Name:
     parts: tuple[tuple[str, ...], ...]
     extras: tuple[str, ...]
     is_known_by_last: bool = False  # what stands above the last part need not be named
+    elsewhere: frozenset[str] = frozenset()  # unless it is one of these, which stand above others
 
 
 def name_of(column: Column) -> Name:
@@ -159,13 +160,18 @@ def _path(column: Column) -> tuple[str, ...]:
 
 
 def names_of(columns: Sequence[Column]) -> tuple[Name, ...]:
-    """The names of a table's columns: what stands above a header need not be named where it tells it from no other."""
+    """The names of a table's columns: what stands above a header need not be named where it tells it from no other, and
+    a question names nothing that stands above another."""
     paths = list(map(_path, columns))
-    above = {path[:-1] for path in paths if len(path) > 1}
     lasts = Counter(plain(path[-1]) for path in paths if path)
-    known = [len(path) > 1 and lasts[plain(path[-1])] == 1 and (len(above) == 1 or _is_nested(path)) for path in paths]
+    above = frozenset(plain(part) for path in paths for part in path[:-1])
     return tuple(
-        replace(name_of(column), is_known_by_last=by_last) for column, by_last in zip(columns, known, strict=True)
+        replace(
+            name_of(column),
+            is_known_by_last=len(path) > 1 and lasts[plain(path[-1])] == 1,
+            elsewhere=frozenset() if _is_nested(path) else above - frozenset(map(plain, path)),
+        )
+        for column, path in zip(columns, paths, strict=True)
     )
 
 
@@ -250,7 +256,7 @@ def match_column(name: Name, text: str) -> Match:
         return NO_MATCH
     matches = [_closest(ways, text) for ways in name.parts]
     whole = together(matches)
-    if name.is_known_by_last and matches[-1].verbatim:
+    if name.is_known_by_last and matches[-1].verbatim and not any(above in text for above in name.elsewhere):
         whole = replace(matches[-1], mask=whole.mask)
     for extra in name.extras:
         whole = replace(whole, mask=whole.mask | match(extra, text).mask)

@@ -15,7 +15,7 @@ from qianxun.answer.tables.conditions import (
     reached_conditions,
 )
 from qianxun.answer.tables.lookup import look_up, look_up_pair
-from qianxun.answer.tables.match import places
+from qianxun.answer.tables.match import match_column, places
 from qianxun.answer.tables.scene import (
     Scene,
     all_conditions,
@@ -38,6 +38,7 @@ _CATEGORIES: Final = 0.6  # cells that repeat this often name kinds of rows, not
 _PIECES: Final = "件台支只本张辆册套枚顶双户"
 _KINDS: Final = "种类款"
 _COUNT: Final = r"\d{1,3}|[一二两三四五六七八九十]{1,3}"
+_YEAR: Final = len("2024")
 _COUNTED: Final = "[个家名位种款所部条项座本]"
 
 
@@ -101,7 +102,10 @@ def _work(scene: Scene) -> Understood | None:
     closed = scene.names_mask | scene.cells_mask | union(condition.mask for condition in reached)
     numbered = numeric_conditions(text, scene.sheet, scene.mentions, closed | _cue_numbers(text), scene.about)
     dated = closed | scene.about | union(condition.mask for condition in numbered)
-    numeric = [*reached, *numbered, *period_conditions(text, scene.sheet, scene.mentions, dated)]
+    periods = period_conditions(text, scene.sheet, scene.mentions, dated)
+    if {one.column for one in periods} & {one.column for one in numbered if len(str(one.values[0])) > _YEAR}:
+        raise Unclear("问的不止一个月份或季度")
+    numeric = [*reached, *numbered, *periods]
     superlative, top = scene.free("superlative.cue"), scene.free("superlative.top")
     if scene.sheet.is_form and (numeric or superlative or top):
         raise Unclear("表格不是一行一条的样子")
@@ -222,12 +226,16 @@ def _count(scene: Scene, numeric: list[Condition], hit: re.Match[str]) -> Unders
     stated = any(cue("table.number_column").search(scene.sheet.columns[c].name) for c in outputs)
     if stated or any(_picks_one(scene, condition) for condition in conditions):
         raise Unclear("一行已是一项统计，不能再数行数")
-    outputs = [] if _are_rows(scene, outputs, counted) else outputs or _column_starting(scene, hit)
+    begun = [] if outputs else _column_starting(scene, hit)
+    if hit.string.startswith("人", hit.end()):
+        counted, outputs = "人", outputs or _people_named(scene)
+    outputs = [] if _are_rows(scene, outputs or begun, counted) else outputs or begun
     label = scene.sheet.label
     kinds = counted in _KINDS or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
     distinct = bool(outputs) and (outputs[0] != label or kinds)
     refuse_more(scene, 1)
-    return finish(scene, Plan("count", tuple(conditions), tuple(outputs), distinct=distinct), span(*hit.span()))
+    cues = span(hit.start(), hit.end() + len(begun))
+    return finish(scene, Plan("count", tuple(conditions), tuple(outputs), distinct=distinct), cues)
 
 
 def _are_rows(scene: Scene, outputs: Sequence[int], counted: str) -> bool:
@@ -236,12 +244,32 @@ def _are_rows(scene: Scene, outputs: Sequence[int], counted: str) -> bool:
     if not outputs or counted not in _PIECES + "个" or _number_column(scene.sheet) is None:
         return False
     (column,) = outputs
+    if _is_person_half_named(scene, column):
+        return True  # 几个报修 counts no 报修人
     named = cue("table.naming").search(scene.sheet.columns[column].name)
     if not named or scene.sheet.variety(column) == 1.0:
         return False
     if counted == "个":
         raise Unclear("名称有重复，分不清要数行还是数名称")
     return True
+
+
+def _people_named(scene: Scene) -> list[int]:
+    """The column of the people of 几个人报修, of a table of what they had repaired: 报修人. Raises Unclear where it may
+    be several."""
+    columns = scene.sheet.columns
+    people = [c for c, column in enumerate(columns) if cue("table.person_column").search(column.name)]
+    if not people or scene.sheet.label in people:
+        return []
+    named = [c for c in people if match_column(scene.sheet.names[c], scene.query.text).mask]
+    if len(named or people) != 1:
+        raise Unclear("不知道要数的是哪一列")
+    return named or people
+
+
+def _is_person_half_named(scene: Scene, column: int) -> bool:
+    name = scene.sheet.bare_name(column)
+    return name.endswith(("人", "员")) and name not in scene.query.text
 
 
 def _number_column(sheet: Sheet) -> int | None:
@@ -468,7 +496,11 @@ def _ordinal(scene: Scene) -> Understood | None:
         return None
     place = count_word(hit["n"])
     sheet = scene.sheet
-    running = [c for c, column in enumerate(sheet.columns) if re.search("序号|排名|名次|编号", column.name)]
+    ranked = [c for c, column in enumerate(sheet.columns) if re.search("排名|名次", column.name)]
+    numbered = [c for c, column in enumerate(sheet.columns) if re.search("序号|编号", column.name)]
+    if hit["of"] == "名" and numbered and not ranked and any(map(sheet.is_measure, range(len(sheet.columns)))):
+        raise Unclear("表里没有名次，只有序号")  # the first of a list of entries need not be the best
+    running = ranked or numbered
     if running:
         rows = [r for r, value in enumerate(sheet.values(running[0])) if value == place or str(value) == str(place)]
     else:

@@ -99,6 +99,7 @@ class Sheet:
         if own or not self.is_measure(column) or cue("table.counted_column").search(self.columns[column].name):
             return own
         stated = cue("table.stated_unit").search(f"{self.table.title} {self.table.notes} {self.table.source}")
+        stated = stated or cue("table.title_unit").search(self.table.title)
         return stated.group(1) if stated else ""
 
     @cached_property
