@@ -327,3 +327,46 @@ def test_books_are_counted_by_the_piece_and_the_verb_of_a_column_says_nothing_mo
     assert said("二季度借出了多少本书", loans) == "2"
     assert said("有多少种书", loans) == "2"
     assert said("秦朗借了多少次三体", loans) == "2"
+
+
+FLATS = table(
+    "在租房源一览",
+    "房源编号|小区|户型|月租金(元)|楼层|租客|租约到期日",
+    "F01|翠湖苑|一室一厅|3200|5/18|江涛|2025-03-31",
+    "F02|翠湖苑|两室一厅|4600|11/18||",
+    "F03|金桂园|三室两厅|6800|2/6|费玲|2025-08-15",
+    "F04|金桂园|一室一厅|2900|6/6||",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("哪些房源没有租客", "F02、F04"),  # by their numbers, and not by the floor, which is another in each
+        ("月租金最便宜的房源", "F04"),
+        ("8月有哪些租约到期", "F03"),
+    ],
+)
+def test_rows_without_a_name_are_told_by_their_numbers(question: str, answer: str) -> None:
+    assert said(question, FLATS) == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("布洛芬5月进了多少盒", "80"),
+        ("布洛芬一共多少盒", "110"),
+        ("5月国药的金额", "1130元"),  # of two rows, without a question word
+        ("5月国药进了什么", ""),  # no numbers of receipts
+    ],
+)
+def test_a_measure_may_be_asked_for_by_its_unit_and_by_its_name_alone(question: str, answer: str) -> None:
+    received = table(
+        "药品入库",
+        "入库单号|入库日期|供应商|药品名称|数量(盒)|进价(元)|金额(元)",
+        "R1|2024-04-03|华润|布洛芬|30|12|360",
+        "R2|2024-05-06|国药|布洛芬|80|12|960",
+        "R3|2024-05-20|国药|板蓝根|20|8.5|170",
+        "R4|2024-06-11|国药|板蓝根|40|8.5|340",
+    )
+    assert said(question, received) == answer

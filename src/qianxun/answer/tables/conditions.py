@@ -335,7 +335,8 @@ def _blank_condition(sheet: Sheet, mention: ColumnMention, hit: re.Match[str]) -
     nothing."""
     cells = sheet.plain_cells(mention.column)
     own = [cell for row, cell in enumerate(cells) if row not in sheet.totals]
-    is_beside = sheet.label is not None and sheet.label < mention.column and sheet.variety(sheet.label) == 1.0
+    names = [c for c in (sheet.number_column, sheet.label) if c is not None and sheet.variety(c) == 1.0]
+    is_beside = any(c < mention.column for c in names)
     is_worded = sheet.columns[mention.column].kind in WORDS and any(own) and not all(own)
     if not hit["lacks"] or not is_beside or not is_worded:
         return None

@@ -24,6 +24,7 @@ from qianxun.answer.tables.scene import (
     outputs_of,
     questions_in,
     refuse_more,
+    row_name,
     scene_of,
     shown_columns,
 )
@@ -38,6 +39,8 @@ _CATEGORIES: Final = 0.6  # cells that repeat this often name kinds of rows, not
 _PIECES: Final = "件台支只本张辆册套枚顶双户"
 _KINDS: Final = "种类款"
 _COUNT: Final = r"\d{1,3}|[一二两三四五六七八九十]{1,3}"
+_NOTHING: Final = re.compile("")
+_SEVERAL: Final = 2
 _YEAR: Final = len("2024")
 _COUNTED: Final = "[个家名位种款所部条项座本]"
 
@@ -116,6 +119,8 @@ def _work(scene: Scene) -> Understood | None:
     if (average := scene.free("aggregate.average")) is not None:
         return _aggregate(scene, numeric, "average", average)
     how_many = scene.free("number.how_many")
+    if how_many is not None and (measure := _measured_in(scene, numeric, how_many)) is not None:
+        return _aggregate(scene, numeric, "sum", how_many, measure)
     is_count = how_many is not None and _counted(scene, how_many) and not scene.free("whether.uncounted")
     if how_many is not None and is_count and not _has_measure(scene, numeric):  # 多少家, and no column has the number
         return _stated(scene, how_many) or _count(scene, numeric, how_many)
@@ -124,8 +129,9 @@ def _work(scene: Scene) -> Understood | None:
     if scene.free("aggregate.added") is not None:
         raise Unclear("不知道要相加的是哪一列")
     is_list = scene.free("several.listing") is not None
-    if numeric and how_many is not None and not is_list and _is_added(scene, numeric):
-        return _aggregate(scene, numeric, "sum", how_many)
+    amount = how_many or _ends_in_measure(scene)
+    if numeric and amount is not None and not is_list and _is_added(scene, numeric):
+        return _aggregate(scene, numeric, "sum", amount)
     if numeric or (is_list and (scene.cells or scene.columns)) or _asks_which_has(scene) or _asks_who(scene):
         return _filter(scene, numeric)
     return _ordinal(scene)
@@ -175,6 +181,13 @@ def _has_measure(scene: Scene, numeric: Sequence[Condition]) -> bool:
     return any(map(scene.sheet.is_measure, outputs_of(scene, numeric)))
 
 
+def _ends_in_measure(scene: Scene) -> re.Match[str] | None:
+    """The end of 11月的入库金额, which asks for a number without a question word."""
+    text = scene.query.text.rstrip("?")
+    ends = any(one.end == len(text) and scene.sheet.is_measure(one.column) for one in scene.mentions)
+    return _NOTHING.match(text, len(text)) if ends and not cue("which.table").search(text) else None
+
+
 def _is_added(scene: Scene, numeric: Sequence[Condition]) -> bool:
     """Returns True if 多少 asks for what several rows come to: 3月卖了多少, of a list of sales. A price, a rate or what
     is left at the end of a day does not add up."""
@@ -182,11 +195,7 @@ def _is_added(scene: Scene, numeric: Sequence[Condition]) -> bool:
     measures = [column for column in outputs if scene.sheet.is_measure(column)]
     if len(outputs) != 1 or outputs != measures:
         return False
-    name = scene.sheet.columns[measures[0]].name
-    kind = scene.sheet.columns[measures[0]].kind
-    return (
-        kind != "percent" and not cue("superlative.per_unit").search(name) and not cue("aggregate.never").search(name)
-    )
+    return _is_additive(scene.sheet, measures[0])
 
 
 def _stated(scene: Scene, hit: re.Match[str]) -> Understood | None:
@@ -241,7 +250,7 @@ def _count(scene: Scene, numeric: list[Condition], hit: re.Match[str]) -> Unders
 def _are_rows(scene: Scene, outputs: Sequence[int], counted: str) -> bool:
     """Returns True if what is counted are the rows themselves, however many have one name: pieces (台, 辆) of a table
     that gives each a number of its own. Raises Unclear where 几个 may be either."""
-    if not outputs or counted not in _PIECES + "个" or _number_column(scene.sheet) is None:
+    if not outputs or counted not in _PIECES + "个" or scene.sheet.number_column is None:
         return False
     (column,) = outputs
     if _is_person_half_named(scene, column):
@@ -272,12 +281,6 @@ def _is_person_half_named(scene: Scene, column: int) -> bool:
     return name.endswith(("人", "员")) and name not in scene.query.text
 
 
-def _number_column(sheet: Sheet) -> int | None:
-    """The column that has another number for each row: 资产编号."""
-    numbers = (c for c, column in enumerate(sheet.columns) if cue("table.number_of_row").search(column.name))
-    return next((c for c in numbers if all(sheet.plain_cells(c)) and sheet.variety(c) == 1.0), None)
-
-
 def _adds_up(counted: str, column: str) -> bool:
     """几台 of a table whose rows have numbers of them: 数量 or 台数, 人数 of 几人."""
     if counted in "人名位":
@@ -303,12 +306,46 @@ def _picks_one(scene: Scene, condition: Condition) -> bool:
     return scene.sheet.variety(condition.column) == 1.0
 
 
-def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, hit: re.Match[str]) -> Understood:
-    measures = [c for c in outputs_of(scene, numeric) if scene.sheet.is_measure(c)]
+def _measured_in(scene: Scene, numeric: Sequence[Condition], hit: re.Match[str]) -> int | None:
+    """The one measure that is in the unit of 多少公斤, where several rows are meant and none of their measures is
+    named."""
+    sheet, text = scene.sheet, scene.query.text
+    rows = [len(cell.rows) for cell in scene.cells]
+    if not (numeric or rows) or min(rows, default=_SEVERAL) < _SEVERAL:
+        return None
+    after = text[hit.start("of") if hit["of"] else hit.end() :]
+    fits = [
+        c
+        for c in range(len(sheet.columns))
+        if sheet.is_measure(c) and _is_additive(sheet, c) and any(map(after.startswith, _units(sheet, c)))
+    ]
+    return fits[0] if len(fits) == 1 and not _has_measure(scene, numeric) else None
+
+
+def _units(sheet: Sheet, column: int) -> list[str]:
+    """What its numbers are counted in: its unit, or what its brackets have, 盒 of 数量(盒)."""
+    return [unit for unit in (plain(sheet.unit(column)), *sheet.names[column].extras) if unit]
+
+
+def _is_additive(sheet: Sheet, column: int) -> bool:
+    """Returns True if its numbers may be added up over rows: no price, no rate, nothing that is left at a day's end."""
+    name, kind = sheet.columns[column].name, sheet.columns[column].kind
+    return kind != "percent" and not any(cue(why).search(name) for why in ("superlative.per_unit", "aggregate.never"))
+
+
+def _aggregate(
+    scene: Scene, numeric: list[Condition], operation: Operation, hit: re.Match[str], measure: int | None = None
+) -> Understood:
+    """A sum or an average of the ``measure``, or of the one that is named."""
+    named = [c for c in outputs_of(scene, numeric) if scene.sheet.is_measure(c)]
+    measures = named if measure is None else [measure]
     if len(measures) != 1:
         raise Unclear("不知道要算的是哪一列" if not measures else "要算的列不止一列")
     per_row = _per_row(scene) if operation == "average" else 0
-    cues = span(*hit.span()) | per_row
+    total = scene.free("aggregate.sum") if operation == "sum" else None
+    cues = span(*hit.span()) | per_row | (span(*total.span()) if total else 0)
+    if measure is not None:
+        cues |= union(places(unit, scene.query.text) for unit in _units(scene.sheet, measure))
     conditions = all_conditions(scene, numeric, cues)
     is_grouped = any(cue("aggregate.per_group").match(scene.query.text, mention.end) for mention in scene.mentions)
     if is_grouped and not per_row:
@@ -352,7 +389,7 @@ def _superlative(
     conditions = all_conditions(scene, numeric, cues)
     outputs = shown_columns(scene, conditions, [measure])
     if not outputs and not cue("number.value").search(text) and scene.sheet.label is not None:
-        outputs = [scene.sheet.label]
+        outputs = [row_name(scene, scene.sheet.label)]
     refuse_more(scene, max(len(outputs), 1))
     outputs, which = _with_number(scene, outputs)
     cues |= which
@@ -369,11 +406,11 @@ def _with_number(scene: Scene, outputs: list[int]) -> tuple[list[int], int]:
     """哪台 of a table that gives each row a number of its own: that number before the name, which others may have, too;
     and the characters that ask for it."""
     hit = re.search(f"哪一?[{_PIECES}]", scene.query.text)
-    number = _number_column(scene.sheet)
+    number = scene.sheet.number_column
     names = [c for c in outputs if cue("table.naming").search(scene.sheet.columns[c].name)]
-    if hit is None or number is None or outputs != names:
+    if hit is None or number is None or outputs not in (names, [number]):
         return outputs, 0
-    return [number, *outputs], span(*hit.span())
+    return [number, *names], span(*hit.span())
 
 
 def _refuse_groups(scene: Scene, hit: re.Match[str], measure: int, outputs: Sequence[int]) -> None:
@@ -440,8 +477,11 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
     outputs = shown_columns(scene, conditions)
     label = scene.sheet.label
     known = any(one.column == label and one.comparison in ("in", "=") for one in conditions)
-    outputs = outputs or _people(scene) or ([label] if label is not None and not known else [])
-    if not outputs:
+    bounds = [one.column for one in conditions if scene.sheet.columns[one.column].kind == "date"]
+    if scene.free("several.listing") is not None and label is not None:
+        outputs = [c for c in outputs if c not in bounds]  # 8月有哪些合同到期
+    outputs = outputs or _people(scene) or ([row_name(scene, label)] if label is not None and not known else [])
+    if not outputs or (outputs == [label] and _asks_what(scene, outputs[0])):
         raise Unclear("不知道要列出哪一列")
     refuse_more(scene, len(outputs))
     if not conditions:
@@ -453,6 +493,13 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
     cues = span(*listing.span()) if listing else 0
     plan = Plan("filter" if conditions else "list", tuple(conditions), tuple(outputs))
     return finish(scene, plan, cues, entities(scene, outputs))
+
+
+def _asks_what(scene: Scene, label: int) -> bool:
+    """小章10月修了什么: not for the numbers of the orders, nor for what else the rows are called by."""
+    is_listing = scene.free("several.listing") is not None or scene.free("who.fitness") is not None
+    is_named = any(column == label for column, _ in scene.columns)
+    return not is_listing and not is_named and re.search("什么(?!时候|地方)$", scene.query.text.rstrip("?")) is not None
 
 
 def _people(scene: Scene) -> list[int]:

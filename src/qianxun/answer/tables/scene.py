@@ -254,7 +254,18 @@ def shown_columns(scene: Scene, conditions: Sequence[Condition], taken: Sequence
     if outputs and listing.group() == "介绍":  # asks for a description of what is named, not for a list
         return outputs
     near = any(0 <= one.start - listing.end() <= 1 or one.end == listing.start() for one in _of(scene, outputs))
-    return outputs if near else [label, *outputs]
+    return outputs if near else [row_name(scene, label), *outputs]
+
+
+def row_name(scene: Scene, label: int) -> int:
+    """The column that tells which rows are meant: the label, or the number of each row where the label is no name: the
+    same in several rows, or only figures that are others in each, 5/18."""
+    sheet, number = scene.sheet, scene.sheet.number_column
+    has_words = any(any(map(str.isalpha, cell)) for cell in sheet.plain_cells(label))
+    name = sheet.columns[label].name
+    is_name = cue("table.naming").search(name) or cue("table.person_column").search(name)
+    is_label = has_words and (is_name or sheet.variety(label) == 1.0)
+    return label if is_label or number is None else number
 
 
 def _of(scene: Scene, columns: Sequence[int]) -> list[ColumnMention]:

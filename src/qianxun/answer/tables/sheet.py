@@ -112,6 +112,12 @@ class Sheet:
         different = [c for c in texts if self.variety(c) > 0.5]
         return next(iter([c for c in named if c in different] or different or named or texts))
 
+    @cached_property
+    def number_column(self) -> int | None:
+        """The column that has another number for each row: 资产编号."""
+        numbers = (c for c, column in enumerate(self.columns) if cue("table.number_of_row").search(column.name))
+        return next((c for c in numbers if all(self.plain_cells(c)) and self.variety(c) == 1.0), None)
+
     def _is_wordy(self, column: int) -> bool:
         last = self._last_name(column)
         filled = [cell for cell in self.plain_cells(column)[:200] if cell]
