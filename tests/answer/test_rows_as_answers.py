@@ -18,6 +18,8 @@ def answered(question: str, *rows: str) -> str:
 def test_rows_that_do_not_say_so_are_no_answer_to_what_is_denied() -> None:
     done = ("W1 | 老邱 | 处理完", "W2 | 小章 | 处理完", "W3 | 老邱 | 排队")
     assert "资料中没有找到" in answered("还没处理完的工单有哪些", *done)
+    one = ("W1 | 老邱 | 处理完", "W2 | 小章 | 处理完，仍不制冷")
+    assert "资料中没有找到" in answered("还没处理完的工单有哪些", *one)
     assert "W1" in answered("处理完的工单有哪些", *done)
 
 

@@ -108,11 +108,11 @@ def extract(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> tuple[Quoted,
 
 
 def _disregard_negation(folded: str, chosen: Sequence[ScoredLine]) -> bool:
-    """Returns True if rows of a table are all that is found for 哪些工单还没处理完, and none says that it is not: they
-    are those that have the words, whether it is so or not."""
+    """Returns True if rows of a table are all that is found for 哪些工单还没处理完, and not all of them say
+    that it is not: these have the words, whether it is so or not."""
     rows = [one for one in chosen if one.line.is_row]
     negated = listed("negation.alone").intersection(words_of(_EITHER.sub("", folded)))
-    return bool(negated) and 1 < len(rows) == len(chosen) and not any(_DENIED.search(one.line.text) for one in rows)
+    return bool(negated) and 1 < len(rows) == len(chosen) and not all(_DENIED.search(one.line.text) for one in rows)
 
 
 def extract_sides(sides: Iterable[tuple[EvidenceQuery, Sequence[ScoredLine]]]) -> tuple[Quoted, ...]:
