@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qianxun.text.quantities import Quantity, han_number, in_unit, moments, quantities
+from qianxun.text.quantities import Quantity, han_number, in_unit, moments, parts_of_year, quantities
 from tests.linear import is_linear
 
 HAN = "零一二三四五六七八九"
@@ -92,3 +92,23 @@ def test_a_number_in_the_unit_of_a_column(asked: str, unit: str, is_share: bool,
 
 def test_a_text_of_nothing_but_dates_takes_no_square_of_its_length() -> None:
     assert is_linear(lambda size: lambda: quantities("2024年1月1日" * size), 500)
+
+
+@pytest.mark.parametrize(
+    ("text", "months"),
+    [
+        ("3月的", (3, 3)), ("3月份", (3, 3)), ("十二月", (12, 12)), ("第一季度", (1, 3)), ("2024年四季度", (10, 12)),
+        ("上半年", (1, 6)), ("下半年", (7, 12)), ("1到3月", (1, 3)), ("1月至3月", (1, 3)), ("10-12月", (10, 12)),
+    ],
+)  # fmt: skip
+def test_parts_of_a_year_that_is_not_named(text: str, months: tuple[int, int]) -> None:
+    (found,) = parts_of_year(text)
+    assert (found.first, found.last) == months
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2024年3月", "3月5日", "3个月", "3月以后", "3月底", "去年3月", "去年上半年", "每月", "13月", "3到1月", "月龄"],
+)
+def test_what_is_no_part_of_a_year(text: str) -> None:
+    assert parts_of_year(text) == []

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from qianxun.answer.assemble import Given, as_context
 from qianxun.answer.cited_answer import AnswerDraft, as_events, source_of
 from qianxun.answer.extractive.calculation import Calculation
-from qianxun.answer.extractive.extractive import Quoted, extract, extract_sides
+from qianxun.answer.extractive.extractive import MOST_ROWS, Quoted, extract, extract_sides
 from qianxun.answer.extractive.meaning import Likeness
 from qianxun.answer.extractive.sentence_scores import ScoredLine
 from qianxun.answer.extractive.sufficiency import ReadEvidence, Sufficiency, enough, nearest, probable, read
@@ -52,6 +52,7 @@ _SHOWN_QUESTION: Final = 80
 _SHOWN_LINE: Final = 200
 _MOST_ROWS: Final = 100  # that one answer of a table cites
 _NEW_PART: Final = "\n"
+_MORE_ROWS: Final = f"\n（只列出最接近的 {MOST_ROWS} 行，可能还有。）"
 _NEAREST: Final = "最接近的是："
 _NEAREST_IN_ENGLISH: Final = "What comes nearest: "
 _PROBABLE: Final = "资料没有直接这样说，可能在这里："
@@ -340,6 +341,8 @@ def _joined(quoted: Sequence[Quoted], missing: Sequence[str] = ()) -> Answer:
         numbers, _ = draft.number((quote.passage,))
         space = "" if at + 1 == len(quoted) else "\n" if quote.is_item else " " if quote.sentence[-1].isascii() else ""
         draft.add(quote.shown, numbers, space)
+    if len(quoted) >= MOST_ROWS and all(quote.is_row for quote in quoted):
+        draft.add(_MORE_ROWS)
     if missing:
         names = "、".join(f"“{quotable(name)}”" for name in missing)
         draft.add(f"\n{NOT_FOUND}关于{names}的回答。")

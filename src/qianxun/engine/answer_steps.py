@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from qianxun.answer import run as steps
 from qianxun.answer.question_log import answer_entry
@@ -22,6 +23,8 @@ from qianxun.retrieve.layered.tables import ANSWERED_FROM, search_tables
 from qianxun.retrieve.search_log import Journal
 
 __all__ = ["AnswerState", "Answering", "answering", "steps"]
+
+_TABLES: Final = 2 * ANSWERED_FROM  # with fewer the ladder ends before what only the words of a title admit
 
 
 async def answering(
@@ -45,7 +48,7 @@ async def answering(
         search,
         search_again=lambda query, mode: gather(base, query, mode, search, has_context=False),
         graph=graph,
-        tables=lambda query: search_tables(base, query, chosen, search, ANSWERED_FROM),
+        tables=lambda query: search_tables(base, query, chosen, search, _TABLES),
         parsers=parsers,
         note=lambda state, answer: journal.note_entry(entry(state, answer), requester_of(base)),
         as_of=as_of,

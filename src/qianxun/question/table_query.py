@@ -23,19 +23,20 @@ LONGEST_PIECE: Final = 24  # characters; a longer name is looked for by itself
 FILLER: Final = re.compile("|".join(sorted(map(re.escape, listed("filler.table")), key=len, reverse=True)))
 _ONE_FORM: Final = str.maketrans("（）【】［］〔〕，：；？！～＝＜＞％—–−", "()()()(),:;?!~=<>%---")
 _TO: Final = re.compile(r"(?<=\d)[至到~](?=\d{1,3}[年月天日岁人个级期])")  # 1至2年 is 1-2年
+_MONTH: Final = re.compile("(?<=[0-9一二三四五六七八九十])月份")  # 3月份 is 3月
 _QUIET: Final = re.compile("[\\s“”\"'‘’「」『』《》〈〉`*]+")
 _QUIET_IN_LINE: Final = re.compile("(?:(?!\n)[\\s“”\"'‘’「」『』《》〈〉`*])+")
 
 
 def plain(text: str) -> str:
     """The form in which a question and a table are compared: folded, one kind of brackets, no quotes and no spaces."""
-    return _TO.sub("-", _QUIET.sub("", fold(text).translate(_ONE_FORM)))
+    return _MONTH.sub("月", _TO.sub("-", _QUIET.sub("", fold(text).translate(_ONE_FORM))))
 
 
 def plain_all(texts: Sequence[str]) -> list[str]:
     """`plain` of many cells, folded at one go."""
     whole = "\n".join([text.replace("\n", " ") for text in texts])
-    return _TO.sub("-", _QUIET_IN_LINE.sub("", fold(whole).translate(_ONE_FORM))).split("\n")
+    return _MONTH.sub("月", _TO.sub("-", _QUIET_IN_LINE.sub("", fold(whole).translate(_ONE_FORM)))).split("\n")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,14 @@ _DATE: Final = re.compile(
     r"(?:年度?(?:(?P<m>\d{1,2}|[一二三四五六七八九十]{1,2})月(?:份|(?P<d>\d{1,2}|[一二三四五六七八九十]{1,3})[日号])?)?"
     r"|(?P<mark>[-/.])(?P<m2>\d{1,2})(?:(?P=mark)(?P<d2>\d{1,2}))?(?!\d))"
 )
+_MONTH: Final = "1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九]"
+_BOUND: Final = (
+    "以[前后来内]|之[前后内]|[前后起止初底末中旬龄]|[上下]旬|[0-9]"  # after a month: not all of it, or a day
+)
+_PART_OF_YEAR: Final = re.compile(
+    rf"(?<![\d年十个第])(?P<month>{_MONTH})(?:月?[到至~-](?P<last>{_MONTH}))?月份?(?!{_BOUND})"
+    rf"|(?<![今去前明每同整全])(?:(?<=\d年)|(?<!年))(?:第?(?P<quarter>[一二三四1-4])季度|(?P<half>[上下])半年)(?!{_BOUND})"
+)
 _FRACTION: Final = re.compile("(?P<digits>[零〇一二三四五六七八九]+)(?P<scale>[十百千]?[万亿]{0,2})")
 _PHRASE_ENDS: Final = (*"的以之到至及,和~-时", "")
 _SCALED_UNIT: Final = re.compile(r"(?P<scale>[十百千]?[万亿]?)(?P<unit>.*)")
@@ -62,6 +70,40 @@ class Moment:
     end: int
     iso: str
     written: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartOfYear:
+    """Months of a year that a question does not name, from the first to the last: 3月, 1到3月, 第一季度, 下半年."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+    written: str
+
+
+def parts_of_year(text: str) -> list[PartOfYear]:
+    """Every part of a year in a question that is not a date by itself, as 2023年5月 is."""
+    found = []
+    for match in _PART_OF_YEAR.finditer(text):
+        first, last = _months(match)
+        if first and last and first <= last:
+            found.append(PartOfYear(match.start(), match.end(), first, last, match.group()))
+    return found
+
+
+def _months(match: re.Match[str]) -> tuple[int, int]:
+    if match["half"]:
+        return (1, 6) if match["half"] == "上" else (7, 12)
+    if match["quarter"]:
+        last = 3 * _whole(match["quarter"])
+        return last - 2, last
+    return _whole(match["month"]), _whole(match["last"] or match["month"])
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdigit() else han_number(text) or 0
 
 
 def moments(text: str) -> list[Moment]:

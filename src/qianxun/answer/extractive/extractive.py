@@ -15,8 +15,9 @@ from qianxun.answer.verify.plain_text import quotable
 from qianxun.core.answer_types import Passage
 from qianxun.core.system.cache import cached_texts
 from qianxun.question.evidence_query import AnswerKind, EvidenceQuery
-from qianxun.question.words import cue
+from qianxun.question.words import cue, listed
 from qianxun.text.chinese import fold, pairs
+from qianxun.text.chinese import words as words_of
 from qianxun.text.figures import figures
 from qianxun.text.line_breaks import in_one_line
 
@@ -37,7 +38,7 @@ _CAUSE: Final = re.compile(
     "因|由于|原因|导致|致使|造成|引起|为了|所以|从而|以便|解释|缘|出于|源于|取决于|使得|鉴于|because|due to|since"
 )
 CLAIMED: Final = 0.85  # what a line is worth that only reports what somebody claims or asks for
-_MOST_ROWS: Final = 6  # of a table
+MOST_ROWS: Final = 6  # of a table
 _BY_SCORE: Final = 0.15  # of a line's worth: of lines that fit alike, the one that the search found better
 _MOST_ITEMS: Final = 12  # of a list that is quoted with what opens it
 _MOST_MEMBERS: Final = 6  # of a list, a sentence each
@@ -71,6 +72,8 @@ _DECISION: Final = 6  # characters of 不行。 and 可以的。
 _MOST_DEFINITIONS: Final = 2  # of documents that differ
 _SHORT_SECTION: Final = 6  # lines of one that answers a question for a fact
 _CANDIDATES: Final = 80  # lines that are compared with each other
+_EITHER: Final = re.compile("有没有|是不是|能不能|会不会|要不要|可不可以|了没")  # no negation
+_DENIED: Final = re.compile("[未没不无否非]")
 _LONGEST: Final = 600  # characters of a line that is shown: more is not a sentence
 
 
@@ -82,6 +85,7 @@ class Quoted:
     passage: Passage
     subject: str = ""
     is_item: bool = False
+    is_row: bool = False
 
     @property
     def shown(self) -> str:
@@ -108,7 +112,17 @@ def extract(query: EvidenceQuery, scored: Sequence[ScoredLine]) -> tuple[Quoted,
         if query.kind == "fact" and picked and not picked[0].line.is_row and picked[0].line.list_at < 0:
             best = _understood([*_decision(picked[0], chosen), picked[0]], before)
             chosen = [*best, *(one for one in chosen if one not in best)]
+    if query.kind == "fact" and _disregard_negation(query.folded, chosen):
+        return ()
     return _quoted(chosen, query.kind in ("summary", "comparison"))
+
+
+def _disregard_negation(folded: str, chosen: Sequence[ScoredLine]) -> bool:
+    """Returns True if rows of a table are all that is found for 哪些工单还没处理完, and not all of them say
+    that it is not: these have the words, whether it is so or not."""
+    rows = [one for one in chosen if one.line.is_row]
+    negated = listed("negation.alone").intersection(words_of(_EITHER.sub("", folded)))
+    return bool(negated) and 1 < len(rows) == len(chosen) and not all(_DENIED.search(one.line.text) for one in rows)
 
 
 def extract_sides(sides: Iterable[tuple[EvidenceQuery, Sequence[ScoredLine]]]) -> tuple[Quoted, ...]:
@@ -188,7 +202,10 @@ def _quoted(chosen: Sequence[ScoredLine], may_list: bool) -> tuple[Quoted, ...]:
     several = len({one.line.passage.doc_name for one in chosen}) > 1
     has_rows = any(one.line.is_row for one in chosen)
     is_list = len(chosen) > (1 if several or has_rows else 2) and (may_list or has_rows)
-    return tuple(Quoted(one.line.text, one.line.passage, _subject(one) if several else "", is_list) for one in chosen)
+    return tuple(
+        Quoted(one.line.text, one.line.passage, _subject(one) if several else "", is_list, one.line.is_row)
+        for one in chosen
+    )
 
 
 def _understood(chosen: Sequence[ScoredLine], before: Mapping[int, ScoredLine]) -> list[ScoredLine]:
@@ -251,7 +268,7 @@ def _least(query: EvidenceQuery, ordered: Sequence[ScoredLine], worth: Mapping[i
 
 def _most(query: EvidenceQuery, chosen: Sequence[ScoredLine]) -> int:
     if chosen and chosen[0].line.is_row:
-        return _MOST_ROWS
+        return MOST_ROWS
     return _MOST_WHY if query.is_why else MOST[query.kind]
 
 

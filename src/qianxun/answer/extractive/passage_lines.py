@@ -19,6 +19,10 @@ from qianxun.text.line_breaks import in_one_line, wrap_breaks
 
 _LONG: Final = 200  # characters
 _LONGEST_HEADING: Final = 12
+_LONGEST_TITLE: Final = 40  # characters of a line above a table
+_BRACKETED: Final = re.compile(r"[（(\[【][^（(\[【）)\]】\n]{0,40}[）)\]】]")
+_UNIT: Final = re.compile(r"(?:金额|计量|货币|数量)?的?单位\s?[:：]\s?[^\s:：，,。；;]{1,8}")
+_ENDED: Final = re.compile(r"[。！？；：.!?;:…]$")
 # 问：发票丢了怎么办？ or 3、发票丢了怎么办？ is what the lines after it answer, and no answer.
 _QUESTION: Final = re.compile(
     r"(?:[问Qq]\d{0,3} ?[：:、.．]|(?:\d{1,3}|[一二三四五六七八九十]{1,3})[、.．)）]).{2,100}[？?]$"
@@ -146,7 +150,7 @@ def _cut_passage(doc_name: str, shown: tuple[str, ...], sections: tuple[Section,
         is_heading = len(sentence) <= _LONGEST_HEADING and not _NO_HEADING.search(sentence)
         is_heading = is_heading and not _STATES.search(folded)
         is_heading = is_heading and not (is_open and text[ended:start].count("\n") == 1)
-        if _QUESTION.match(folded) is not None:
+        if _QUESTION.match(folded) is not None or (row is None and _is_table_title(sentence, text[start:])):
             is_heading, before = True, ""
         if folded in titles or (is_heading and row is None):
             heading = heading if folded in titles else "\n".join((*headings, folded))
@@ -177,6 +181,22 @@ def _headings_at(sections: Sequence[Section], start: int, first: list[str]) -> l
     """Those of what stands there in the text of a passage, folded; the ``first`` before any of its sections."""
     own = next((part.headings for part in reversed(sections) if part.start <= start), None)
     return first if own is None else [folded_text(heading) for heading in own]
+
+
+def _is_table_title(text: str, rest: str) -> bool:
+    """Returns True for a line right above a table that says nothing but what the table is called, and for one that only
+    has its unit: an answer is in the rows. ``rest``: the passage from there on."""
+    bare = _bare(text)
+    if _UNIT.fullmatch(bare):
+        return True
+    below = next(
+        (line for line in rest[len(text) :].splitlines() if line.strip() and not _UNIT.fullmatch(_bare(line))), ""
+    )
+    return is_row(below) and len(text) <= _LONGEST_TITLE and not _ENDED.search(bare) and not _STATES.search(bare)
+
+
+def _bare(line: str) -> str:
+    return _BRACKETED.sub("", line).strip()
 
 
 def _label(text: str) -> str:

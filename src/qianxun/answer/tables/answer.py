@@ -31,7 +31,10 @@ NEAREST: Final = "；下面是最接近的行"  # what a reason ends in, where t
 _MOST_SHOWN: Final = 20
 _SHOWS_CELLS: Final = ("lookup", "filter", "list", "max", "min", "top")  # as they are, and not what is computed of them
 _NAMES_TABLE: Final = re.compile("(?:表|单|册|明细|目录|统计|汇总|台账|一览|记录)$")
+_LISTS: Final = re.compile(f"(?:登记|一览|明细|汇总|统计)?{_NAMES_TABLE.pattern}")
+_DATED: Final = re.compile(r"[(（][^()（）]{0,40}[)）]|^\d{4}年?度?|\d{4}年?度?$")
 _WHICH: Final = re.compile("哪(?:些|几|一)?[个家张种款所名位台间]?")
+_VERB: Final = re.compile("[\u4e00-\u9fff](?=[了过])")
 _LONGEST_KIND: Final = 4  # characters of what the rows are called
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
@@ -66,6 +69,7 @@ def answer_from_tables(
             default=None,
         )
         return nearest or _declined("没有可查的表格")
+    certain = _of_registers(query, certain)
     best = [one for one in certain if not any(_explains_more(other, one) for other in certain)]
     first = max((one.answer for one in best), key=lambda answer: answer.confidence)
     if any(one.answer.text != first.text and one.answer.confidence > first.confidence - _CLEARLY for one in best):
@@ -82,6 +86,31 @@ class _Tried:
     sheet: Sheet
     open: int
     around: int = 0
+
+
+def _of_registers(query: TableQuery, certain: list[_Tried]) -> list[_Tried]:
+    """Where tables count differently, those whose rows are what is counted, each once: people are those of the list of
+    the staff, and not whoever stands in a list of expenses; customers are not those of a list of orders."""
+    if any(one.answer.operation != "count" for one in certain):
+        return certain
+    if cue("number.of_people").search(query.text):
+        return [one for one in certain if _lists_staff(one.sheet)] or certain
+    return [one for one in certain if _lists_once(query, one)] or certain
+
+
+def _lists_once(query: TableQuery, one: _Tried) -> bool:
+    """Returns True if what is counted is in a column that the question names, and in one row each."""
+    columns = {cell.column for cell in one.answer.cells}
+    return all(
+        one.sheet.variety(column) == 1.0 and match_column(one.sheet.names[column], query.text).mask
+        for column in columns
+    )
+
+
+def _lists_staff(sheet: Sheet) -> bool:
+    label = sheet.label
+    is_of_people = label is not None and cue("table.person_column").search(sheet.columns[label].name)
+    return bool(is_of_people) and any(cue("table.staff_column").search(column.name) for column in sheet.columns)
 
 
 def _of_own_rows(query: TableQuery, one: _Tried, tried: Sequence[_Tried]) -> _Tried:
@@ -189,11 +218,14 @@ def _names_label(query: TableQuery, sheet: Sheet, read: Understood) -> bool:
 def _means_rows(sheet: Sheet, text: str, start: int, end: int) -> bool:
     """Returns True for 采购清单, for 所有城市, and for 采购合同 of a table that is called 2025年采购合同台账."""
     named = text[start:end]
-    listed = re.compile(
-        f"(?:{_NUMBER.pattern}年度?)?{re.escape(named)}(?:登记|一览|明细|汇总|统计)?{_NAMES_TABLE.pattern}"
+    title = _DATED.sub("", plain(sheet.table.title))
+    listed = re.compile(f"{re.escape(named)}(?:登记|一览|明细|汇总|统计)?{_NAMES_TABLE.pattern}")
+    own = next((title[: hit.start()] for hit in [_LISTS.search(title)] if hit), "")  # 采购合同 of 采购合同台账
+    is_title = listed.fullmatch(title) is not None or (len(own) > 1 and own in text and named in own)
+    is_year = bool(_NUMBER.fullmatch(named.rstrip("年度"))) and named.rstrip("年度") in plain(sheet.table.title)
+    return (
+        is_title or is_year or bool(_NAMES_TABLE.search(named)) or cue("several.rows").search(text[:start]) is not None
     )
-    is_title = listed.fullmatch(plain(sheet.table.title)) is not None
-    return is_title or bool(_NAMES_TABLE.search(named)) or cue("several.rows").search(text[:start]) is not None
 
 
 def _refusal(query: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
@@ -207,7 +239,7 @@ def _refusal(query: TableQuery, sheet: Sheet, read: Understood, outcome: Outcome
 
 def _open(query: TableQuery, sheet: Sheet, read: Understood) -> int:
     """The informative characters that neither the plan nor the table's surroundings explain."""
-    named = read.explained | sheet.about_in(query.text) | _requested_rows(query, sheet)
+    named = read.explained | sheet.about_in(query.text) | _requested_rows(query, sheet) | _done(query, sheet)
     return query.unexplained(named | _requested_unit(query, sheet, read))
 
 
@@ -216,8 +248,9 @@ def _requested_rows(query: TableQuery, sheet: Sheet) -> int:
     员工, where they are people with a post."""
     if sheet.label is None:
         return 0
-    if (people := _requested_people(query, sheet, sheet.label)) != 0:
-        return people
+    named = _requested_people(query, sheet, sheet.label) | _requested_goods(query, sheet, sheet.label)
+    if named:
+        return named
     name = sheet.plain_names[sheet.label]
     cells = [cell for row, cell in enumerate(sheet.plain_cells(sheet.label)) if cell and row not in sheet.totals]
     for hit in _WHICH.finditer(query.text):
@@ -230,11 +263,26 @@ def _requested_rows(query: TableQuery, sheet: Sheet) -> int:
 
 
 def _requested_people(query: TableQuery, sheet: Sheet, label: int) -> int:
-    """The characters of 工资最高的员工: a column of names (姓名) need not call them so, where others tell it: 岗位."""
+    """The characters of 工资最高的员工: a column of names (姓名) need not call them so, where others tell it: 岗位; or
+    学号, of 同学."""
     if not cue("table.person_column").search(sheet.columns[label].name):
         return 0
-    is_staff = any(cue("table.staff_column").search(column.name) for column in sheet.columns)
-    return union(span(*hit.span()) for hit in hits("table.staff", query.text)) if is_staff else 0
+    kinds = (("table.staff", "table.staff_column"), ("table.pupil", "table.pupil_column"))
+    nouns = [noun for noun, column in kinds if any(cue(column).search(one.name) for one in sheet.columns)]
+    return union(span(*hit.span()) for noun in nouns for hit in hits(noun, query.text))
+
+
+def _requested_goods(query: TableQuery, sheet: Sheet, label: int) -> int:
+    """The characters of 哪些产品, where the rows are named by a 品名."""
+    if not cue("table.goods_column").search(sheet.columns[label].name):
+        return 0
+    return union(span(*hit.span()) for hit in hits("table.goods", query.text))
+
+
+def _done(query: TableQuery, sheet: Sheet) -> int:
+    """The verb of 借了多少次, where a column or the title is called by it: 借出日期."""
+    names = "".join((plain(sheet.table.title), *map(sheet.bare_name, range(len(sheet.columns)))))
+    return union(span(*hit.span()) for hit in _VERB.finditer(query.text) if hit.group() in names)
 
 
 def _requested_unit(query: TableQuery, sheet: Sheet, read: Understood) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from qianxun.core.layered_types import Comparison, Condition
 from qianxun.question.table_query import plain, runs, span, union
 from qianxun.question.words import cue, entries, listed
 from qianxun.text.chinese import words
-from qianxun.text.quantities import Moment, Quantity, in_unit, moments, quantities
+from qianxun.text.quantities import Moment, Quantity, in_unit, moments, parts_of_year, quantities
 
 _BEFORE: Final = tuple((sign, re.compile(f"(?:{words})[了到于在]?$")) for sign, words in entries("bound.before"))
 _AFTER: Final = tuple((sign, re.compile(f"(?:之间|时)?(?:{words})")) for sign, words in entries("bound.after"))
@@ -35,6 +35,7 @@ _REACHED: Final[Mapping[tuple[bool, bool], tuple[Comparison, str]]] = MappingPro
         (True, True): ("<=", "不高于"),
     }
 )
+_WORDS_OF_SIGN: Final[Mapping[str, str]] = MappingProxyType({"<": "低于", ">": "高于", "<=": "不高于", ">=": "不低于"})
 _CLAUSE: Final = re.compile("[,;。?!:]")
 
 
@@ -51,9 +52,12 @@ class ColumnMention:
     column: int
 
 
-def numeric_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention], closed: int) -> list[Condition]:
-    """Comparisons with numbers and dates. ``closed`` are characters that belong to names and cells of the table."""
-    numbers = [one for one in _stated_numbers(text) if not span(one.start, one.end) & closed]
+def numeric_conditions(
+    text: str, sheet: Sheet, mentions: Sequence[ColumnMention], closed: int, about: int = 0
+) -> list[Condition]:
+    """Comparisons with numbers and dates. ``closed`` are characters that belong to names and cells of the table,
+    ``about`` those that its title and surroundings explain."""
+    numbers = [one for one in _stated_numbers(text) if not _is_closed(one, closed, about)]
     found: list[Condition] = []
     skip = -1
     for at, number in enumerate(numbers):
@@ -68,7 +72,7 @@ def numeric_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention
             continue
         found.append(_bind(text, sheet, mentions, bounds, (start, end), sign))
         skip = end
-    read = closed | union(condition.mask for condition in found)
+    read = closed | about | union(condition.mask for condition in found)
     for loose in _LOOSE.finditer(text):
         if not span(loose.start(), loose.end()) & read:
             raise Unclear(f"“{loose.group()}”比较的不是一个数")
@@ -79,6 +83,41 @@ def numeric_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention
 def _stated_numbers(text: str) -> tuple[Quantity | Moment, ...]:
     stated: list[Quantity | Moment] = [*quantities(text), *moments(text)]
     return tuple(sorted(stated, key=lambda one: one.start))
+
+
+def _is_closed(number: Quantity | Moment, closed: int, about: int) -> bool:
+    """Returns True for what a name, a cell or the title says; 2024年3月 is more than the year of a title."""
+    own = span(number.start, number.end)
+    is_day = isinstance(number, Moment) and len(number.iso) > 4
+    return bool(own & closed) or (not own & ~about if is_day else bool(own & about))
+
+
+def period_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention], closed: int) -> list[Condition]:
+    """3月, 第一季度 or 上半年, where all dates of the table are of one year: it need not be said which."""
+    found: list[Condition] = []
+    stated = [part for part in parts_of_year(text) if not span(part.start, part.end) & closed]
+    years = {_year_of_dates(sheet, c) for c in range(len(sheet.columns) if stated else 0)} - {""}
+    if len(stated) > 1 and len(years) == 1:
+        raise Unclear("问的不止一个月份或季度")
+    for part in stated if len(years) == 1 else ():
+        (year,) = years
+        first, last = (
+            Moment(part.start, part.end, f"{year}-{month:02}", part.written) for month in (part.first, part.last)
+        )
+        bound = _bind(text, sheet, mentions, (first, last), (part.start, part.end), "between")
+        if not _year_of_dates(sheet, bound.column):
+            raise Unclear(f"不知道“{part.written}”说的是哪一年")
+        until = f"至{last.iso}" if first.iso != last.iso else ""
+        found.append(replace(bound, written=f"在{first.iso}{until}"))
+    return found
+
+
+def _year_of_dates(sheet: Sheet, column: int) -> str:
+    """The year of all dates of a column; empty where they are of several, or are no dates."""
+    if sheet.columns[column].kind != "date":
+        return ""
+    years = {value[:4] for value in sheet.values(column) if isinstance(value, str)}
+    return years.pop() if len(years) == 1 and all(map(str.isdigit, years)) else ""
 
 
 def _is_label(sheet: Sheet, phrase: str) -> bool:
@@ -286,12 +325,28 @@ def had_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention]) -
             continue
         cells = set(sheet.plain_cells(mention.column))
         if not cells <= having | without:
+            if blank := _blank_condition(sheet, mention, hit):
+                found.append(blank)
+                continue
             if not after:  # 哪个部门有经理
                 continue
             raise Unclear(f"“{hit.group()}{text[mention.start : mention.end]}”说的是哪些行，分不清")
         values = tuple(sorted(cells & (having if hit["lacks"] is None else without)))
         found.append(Condition(mention.column, "in", values, f"是“{'、'.join(values)}”", span(*hit.span())))
     return found
+
+
+def _blank_condition(sheet: Sheet, mention: ColumnMention, hit: re.Match[str]) -> Condition | None:
+    """没有私教, where a column right of the names has somebody for some rows, and nothing for others: those with
+    nothing."""
+    cells = sheet.plain_cells(mention.column)
+    own = [cell for row, cell in enumerate(cells) if row not in sheet.totals]
+    names = [c for c in (sheet.number_column, sheet.label) if c is not None and sheet.variety(c) == 1.0]
+    is_beside = any(c < mention.column for c in names)
+    is_worded = sheet.columns[mention.column].kind in WORDS and any(own) and not all(own)
+    if not hit["lacks"] or not is_beside or not is_worded:
+        return None
+    return Condition(mention.column, "in", ("",), "没有填", span(*hit.span()))
 
 
 def _stated_condition(text: str, sheet: Sheet, mention: ColumnMention) -> Condition | None:
@@ -324,6 +379,38 @@ def reached_conditions(text: str, sheet: Sheet) -> list[Condition]:
     mask = (span(*hit.span()) & ~(span(*hit.span("of")) if hit["of"] else 0)) | (places(of, text) if of else 0)
     sign, words = _REACHED[hit["lacks"] is not None, bool(hit["more"] or hit["over"])]
     return [Condition(actual, sign, (), f"{words}“{sheet.columns[target].name}”", mask, than=target)]
+
+
+def compared_conditions(text: str, sheet: Sheet, mentions: Sequence[ColumnMention]) -> list[Condition]:
+    """期末库存低于安全库存, 超预算: the rows where one column is less or more than another. Where only the other is
+    named, the one that goes with it. Raises Unclear where that may be several."""
+    found = []
+    for mention in mentions:
+        if not sheet.is_measure(mention.column):
+            continue
+        before = next(((sign, hit) for sign, way in _BEFORE if (hit := way.search(text[: mention.start]))), None)
+        if before is None or before[0] not in _WORDS_OF_SIGN:
+            continue
+        sign, hit = _sign(before[0]), before[1]
+        own = [one for one in mentions if sheet.is_measure(one.column) and one.end == hit.start()]
+        column = own[0].column if own else _goes_with(sheet, mention.column)
+        start = own[0].start if own else hit.start()
+        written = f"{_WORDS_OF_SIGN[sign]}“{sheet.columns[mention.column].name}”"
+        found.append(Condition(column, sign, (), written, span(start, mention.end), than=mention.column))
+    return found
+
+
+def _goes_with(sheet: Sheet, column: int) -> int:
+    """What is compared with a limit where it is not named: 实际 with 预算, 期末库存 with 安全库存."""
+    pairs = [actual for _, target, actual in _targets(sheet) if target == column]
+    head = sheet.bare_name(column)[-2:]
+    alike = [c for c in range(len(sheet.columns)) if c != column and sheet.is_measure(c)]
+    alike = [c for c in alike if sheet.bare_name(c).endswith(head)]
+    current = [c for c in alike if cue("table.current_column").search(sheet.columns[c].name)]
+    fits = pairs or (alike if len(alike) == 1 else current)
+    if len(fits) != 1:
+        raise Unclear(f"不知道和“{sheet.columns[column].name}”比的是哪一列")
+    return fits[0]
 
 
 def _targets(sheet: Sheet) -> list[tuple[str, int, int]]:

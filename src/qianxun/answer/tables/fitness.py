@@ -82,6 +82,11 @@ def _are_numbers(outcome: Outcome) -> bool:
     return all(isinstance(value, int | float) for value in outcome.values)
 
 
+def _are_measured(sheet: Sheet, read: Understood, outcome: Outcome) -> bool:
+    """Returns True if all that is shown are numbers that measure something: neither days nor years."""
+    return _are_numbers(outcome) and bool(read.plan.outputs) and all(map(sheet.is_measure, read.plan.outputs))
+
+
 def _other_kind(text: str, sheet: Sheet, read: Understood, outcome: Outcome) -> str:
     """What a question asks for, where a cell is plainly something else: a place, a time or a price, a person."""
     if _free("where.fitness", text, read.explained) and not _names("where.place", sheet, read, outcome):
@@ -90,6 +95,8 @@ def _other_kind(text: str, sheet: Sheet, read: Understood, outcome: Outcome) -> 
         return "时间或价钱"
     if _free("who.fitness", text, read.explained) and _are_numbers(outcome):
         return "谁"
+    if _free("when.table", text, read.explained) and _are_measured(sheet, read, outcome):
+        return "什么时候"
     return ""
 
 

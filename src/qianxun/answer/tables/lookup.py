@@ -76,6 +76,8 @@ def look_up(query: TableQuery, sheet: Sheet) -> Understood | Unsure:
         return Unsure(f"问题同样指向多{which}", rows.places[:10])
     labels = [sheet.plain_cells(pick.home)[pick.at] for pick in rows.picks]
     hint = everyday(_without(query.text, rows.mask), sheet, rows.places, labels)
+    if hint is not None and hint.targets and columns.picks and _is_measured_instead(query.text, sheet, hint, columns):
+        columns = Chosen()  # 合同什么时候签的 names 合同金额 only in passing
     if columns.picks and (columns.share == 1.0 or hint is None or hint.targets != columns.places):
         hint = None  # a named column goes first, unless everyday words name the same: 怎么联系, 联系电话
     targets = hint.targets if hint and rows.picks else _targets(query.text, sheet, rows, columns)
@@ -93,7 +95,9 @@ def look_up(query: TableQuery, sheet: Sheet) -> Understood | Unsure:
         return Unsure("没有认出要查的行")
     if not several and any(len({sheet.plain_cells(c)[row] for row in chosen}) > 1 for c in targets):
         return Unsure("符合的行不止一行", chosen[:10])
-    explained = rows.mask | columns.mask | (hint.mask if hint else 0)
+    if sheet.totals.issuperset(chosen):  # 所有物料合计: no row of totals has a name of its own
+        targets = tuple(c for c in targets if any(sheet.plain_cells(c)[row] for row in chosen)) or targets
+    explained = rows.mask | columns.mask | (hint.mask | _in_name(query, sheet, targets) if hint else 0)
     stated = {column for pick in rows.picks for column in (pick.home, *pick.stated)}
     explained |= union(match_column(sheet.names[column], query.text).mask for column in stated)
     if other := _another(query, sheet, rows, explained):
@@ -103,6 +107,19 @@ def look_up(query: TableQuery, sheet: Sheet) -> Understood | Unsure:
         closeness = rows.share**0.5 * 0.9
     strict = hint is not None and not columns.picks
     return Understood(Plan("lookup", rows=chosen, outputs=targets), explained, closeness, strict)
+
+
+def _is_measured_instead(text: str, sheet: Sheet, hint: Hint, columns: Chosen) -> bool:
+    """Returns True if a question names only what a measure is of, and asks for what no measure is: a time, a person, a
+    place."""
+    whole = any(sheet.bare_name(column) in text for column in columns.places)
+    return not whole and all(map(sheet.is_measure, columns.places)) and not any(map(sheet.is_measure, hint.targets))
+
+
+def _in_name(query: TableQuery, sheet: Sheet, targets: Sequence[int]) -> int:
+    """The single characters of a question that what it asks for is called by, too: 签 of 什么时候签的, of 签订日期."""
+    names = "".join(map(sheet.bare_name, targets))
+    return sum(1 << at for at, mark in enumerate(query.text) if mark in names) & query.informative
 
 
 def _is_stated(sheet: Sheet, pick: Pick, target: int) -> bool:
@@ -289,7 +306,7 @@ def _is_also(pick: Pick, chosen: Sequence[Pick], text: str) -> bool:
 def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[int, ...]:
     homes = {pick.home for pick in rows.picks}
     named = [c for c in columns.places if c not in homes]
-    if named == [0] and (len(sheet.columns) == 2 or sheet.is_form or not re.search("哪|谁|什么|叫|名", text)):
+    if named == [0] and not _is_number_of(sheet, 0, columns) and not _may_be_a_column(text, sheet):
         return ()  # the first column names what the others are of
     if named:
         ties = len({pick.met.mask for pick in columns.picks}) < len(named)
@@ -306,6 +323,17 @@ def _targets(text: str, sheet: Sheet, rows: Chosen, columns: Chosen) -> tuple[in
         return tuple(measures)
     dated = [c for c in useful if sheet.columns[c].kind == "date"]
     return tuple(dated) if len(dated) == 1 and rows.picks and cue("when.lookup").search(text) else ()
+
+
+def _is_number_of(sheet: Sheet, column: int, columns: Chosen) -> bool:
+    """Returns True for 工号 on the left of 姓名, where a question names it wholly: the rows are named by another."""
+    called = cue("table.number_of_row").search(sheet.columns[column].name)
+    return bool(called) and sheet.label not in (None, column) and all(pick.met.verbatim for pick in columns.picks)
+
+
+def _may_be_a_column(text: str, sheet: Sheet) -> bool:
+    is_table = len(sheet.columns) > 2 and not sheet.is_form
+    return is_table and re.search("哪|谁|什么|叫|名", text) is not None
 
 
 # ── forms ────────────────────────────────────────────────────────────────────────────────────────

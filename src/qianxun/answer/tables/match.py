@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from qianxun.answer.tables.periods import period_of
 from qianxun.core.system.cache import cached_texts
 from qianxun.core.types import Column
 from qianxun.question.table_query import plain, span, union
+from qianxun.question.words import cue
 from qianxun.text.chinese import runs_on
 
 _BRACKETED: Final = re.compile(r"\([^()]*\)")
-_ENDING: Final = re.compile("(?<=..)(?:名称|姓名|名字|名|情况|信息|数据|数量|金额|%|:)$")
+_ENDING: Final = re.compile("(?:(?<=..)(?:名称|姓名|名字|名|情况|信息|数据|数量|金额|%|:)|(?<=预算|实际|计划|目标)数)$")
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _FRACTION_BEFORE: Final = re.compile(r"\d\.$")
 _RUN: Final = re.compile("[a-z0-9.]+")
@@ -152,6 +155,8 @@ class Name:
 
     parts: tuple[tuple[str, ...], ...]
     extras: tuple[str, ...]
+    is_known_by_last: bool = False  # what stands above the last part need not be named
+    elsewhere: frozenset[str] = frozenset()  # unless it is one of these, which stand above others
 
     @property
     def keys(self) -> frozenset[str]:
@@ -163,7 +168,7 @@ class Name:
 def name_of(column: Column) -> Name:
     parts = []
     extras: list[str] = []
-    for part in column.path or ():
+    for part in _path(column):
         whole = plain(part)
         bare = _BRACKETED.sub("", whole)
         extras.extend(found[1:-1] for found in _BRACKETED.findall(whole) if found[1:-1] != plain(column.unit))
@@ -171,11 +176,40 @@ def name_of(column: Column) -> Name:
     return Name(tuple(parts), tuple(extras))
 
 
+def _path(column: Column) -> tuple[str, ...]:
+    """Its header, a part that is written in the line below again once."""
+    return tuple(part for at, part in enumerate(column.path) if not at or part != column.path[at - 1])
+
+
+def names_of(columns: Sequence[Column]) -> tuple[Name, ...]:
+    """The names of a table's columns: what stands above a header need not be named where it tells it from no other, and
+    a question names nothing that stands above another."""
+    paths = list(map(_path, columns))
+    lasts = Counter(plain(path[-1]) for path in paths if path)
+    above = frozenset(plain(part) for path in paths for part in path[:-1])
+    return tuple(
+        replace(
+            name_of(column),
+            is_known_by_last=len(path) > 1 and lasts[plain(path[-1])] == 1,
+            elsewhere=frozenset() if _is_nested(path) else above - frozenset(map(plain, path)),
+        )
+        for column, path in zip(columns, paths, strict=True)
+    )
+
+
+def _is_nested(path: Sequence[str]) -> bool:
+    """Returns True for a part of the year below a longer one: 3月 below 一季度."""
+    read = [found for part in path if (found := period_of(part)) is not None and not found[1]]
+    return len(read) == len(path) and all(outer.many < inner.many for (outer, _), (inner, _) in pairwise(read))
+
+
 def _wordings(bare: str, written: str) -> Iterator[str]:
     yield bare
     core = _ENDING.sub("", bare)
     if core != bare and len(core) >= 2:
         yield core
+    if (whole := cue("period.total").fullmatch(bare)) is not None:  # 上半年合计 is what 上半年 asks for
+        yield whole["of"]
     for word in (bare, core):
         yield from (other for other in _others(word) if other != bare)
     if bare.isascii():
@@ -242,7 +276,10 @@ def match_column(name: Name, text: str) -> Match:
     """How a question names a column. The brackets of a header may be named, but need not. Cached, as `match` is."""
     if not name.parts:
         return NO_MATCH
-    whole = together([_closest(ways, text) for ways in name.parts])
+    matches = [_closest(ways, text) for ways in name.parts]
+    whole = together(matches)
+    if name.is_known_by_last and matches[-1].verbatim and not any(above in text for above in name.elsewhere):
+        whole = replace(matches[-1], mask=whole.mask)
     for extra in name.extras:
         whole = replace(whole, mask=whole.mask | match(extra, text).mask)
     return whole

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from qianxun.answer.tables.conditions import Unclear, had_conditions, numeric_conditions, reached_conditions
+from qianxun.answer.tables.conditions import (
+    Unclear,
+    compared_conditions,
+    had_conditions,
+    numeric_conditions,
+    period_conditions,
+    reached_conditions,
+)
 from qianxun.answer.tables.lookup import look_up, look_up_pair
-from qianxun.answer.tables.match import places
+from qianxun.answer.tables.match import match_column, places
 from qianxun.answer.tables.scene import (
     Scene,
     all_conditions,
@@ -18,6 +25,7 @@ from qianxun.answer.tables.scene import (
     outputs_of,
     questions_in,
     refuse_more,
+    row_name,
     scene_of,
     shown_columns,
 )
@@ -32,6 +40,9 @@ _CATEGORIES: Final = 0.6  # cells that repeat this often name kinds of rows, not
 _PIECES: Final = "件台支只本张辆册套枚顶双户"
 _KINDS: Final = "种类款"
 _COUNT: Final = r"\d{1,3}|[一二两三四五六七八九十]{1,3}"
+_NOTHING: Final = re.compile("")
+_SEVERAL: Final = 2
+_YEAR: Final = len("2024")
 _COUNTED: Final = "[个家名位种款所部条项座本]"
 
 
@@ -91,10 +102,14 @@ def _work(scene: Scene) -> Understood | None:
     _refuse_beyond(scene)
     if (compared := _comparison(scene)) is not None:
         return compared
-    reached = reached_conditions(text, scene.sheet)
+    reached = reached_conditions(text, scene.sheet) or compared_conditions(text, scene.sheet, scene.mentions)
     closed = scene.names_mask | scene.cells_mask | union(condition.mask for condition in reached)
-    numbered = numeric_conditions(text, scene.sheet, scene.mentions, closed | _cue_numbers(text) | scene.about)
-    numeric = [*reached, *numbered]
+    numbered = numeric_conditions(text, scene.sheet, scene.mentions, closed | _cue_numbers(text), scene.about)
+    dated = closed | scene.about | union(condition.mask for condition in numbered)
+    periods = period_conditions(text, scene.sheet, scene.mentions, dated)
+    if {one.column for one in periods} & {one.column for one in numbered if len(str(one.values[0])) > _YEAR}:
+        raise Unclear("问的不止一个月份或季度")
+    numeric = [*reached, *numbered, *periods]
     superlative, top = scene.free("superlative.cue"), scene.free("superlative.top")
     if scene.sheet.is_form and (numeric or superlative or top):
         raise Unclear("表格不是一行一条的样子")
@@ -105,6 +120,8 @@ def _work(scene: Scene) -> Understood | None:
     if (average := scene.free("aggregate.average")) is not None:
         return _aggregate(scene, numeric, "average", average)
     how_many = scene.free("number.how_many")
+    if how_many is not None and (measure := _measured_in(scene, numeric, how_many)) is not None:
+        return _aggregate(scene, numeric, "sum", how_many, measure)
     is_count = how_many is not None and _counted(scene, how_many) and not scene.free("whether.uncounted")
     if how_many is not None and is_count and not _has_measure(scene, numeric):  # 多少家, and no column has the number
         return _stated(scene, how_many) or _count(scene, numeric, how_many)
@@ -113,7 +130,10 @@ def _work(scene: Scene) -> Understood | None:
     if scene.free("aggregate.added") is not None:
         raise Unclear("不知道要相加的是哪一列")
     is_list = scene.free("several.listing") is not None
-    if numeric or (is_list and (scene.cells or scene.columns)) or _asks_which_has(scene):
+    amount = how_many or _ends_in_measure(scene)
+    if numeric and amount is not None and not is_list and _is_added(scene, numeric):
+        return _aggregate(scene, numeric, "sum", amount)
+    if numeric or (is_list and (scene.cells or scene.columns)) or _asks_which_has(scene) or _asks_who(scene):
         return _filter(scene, numeric)
     return _ordinal(scene)
 
@@ -144,11 +164,40 @@ def _cue_numbers(text: str) -> int:
 def _counted(scene: Scene, hit: re.Match[str]) -> str:
     """What one is counted by: 家 of 多少家; 人 of 多少员工, where a row is one of the staff; "" if nothing is."""
     is_staff = any(cue("table.staff_column").search(column.name) for column in scene.sheet.columns)
-    return hit["of"] or ("人" if is_staff and cue("table.staff").match(hit.string, hit.end()) else "")
+    if hit["of"] or (is_staff and cue("table.staff").match(hit.string, hit.end())):
+        return hit["of"] or "人"
+    return "条" if "有" in hit.group() and _is_after_rows(scene, hit) else ""
+
+
+def _is_after_rows(scene: Scene, hit: re.Match[str]) -> bool:
+    """Returns True for 订单有多少, where each row is an order: its number or its name is a column."""
+    before = scene.query.text[: hit.start()]
+    columns = [(c, column.name) for c, column in enumerate(scene.sheet.columns)]
+    numbered = [scene.sheet.bare_name(c) for c, name in columns if cue("table.number_of_row").search(name)]
+    label = [] if scene.sheet.label is None else [scene.sheet.bare_name(scene.sheet.label)]
+    nouns = (cue("table.of_row").sub("", name) for name in (*numbered, *label))
+    return any(len(noun) > 1 and before.endswith(noun) for noun in nouns)
 
 
 def _has_measure(scene: Scene, numeric: Sequence[Condition]) -> bool:
     return any(map(scene.sheet.is_measure, outputs_of(scene, numeric)))
+
+
+def _ends_in_measure(scene: Scene) -> re.Match[str] | None:
+    """The end of 11月的入库金额, which asks for a number without a question word."""
+    text = scene.query.text.rstrip("?")
+    ends = any(one.end == len(text) and scene.sheet.is_measure(one.column) for one in scene.mentions)
+    return _NOTHING.match(text, len(text)) if ends and not cue("which.table").search(text) else None
+
+
+def _is_added(scene: Scene, numeric: Sequence[Condition]) -> bool:
+    """Returns True if 多少 asks for what several rows come to: 3月卖了多少, of a list of sales. A price, a rate or what
+    is left at the end of a day does not add up."""
+    outputs = outputs_of(scene, numeric)
+    measures = [column for column in outputs if scene.sheet.is_measure(column)]
+    if len(outputs) != 1 or outputs != measures:
+        return False
+    return _is_additive(scene.sheet, measures[0])
 
 
 def _stated(scene: Scene, hit: re.Match[str]) -> Understood | None:
@@ -188,12 +237,50 @@ def _count(scene: Scene, numeric: list[Condition], hit: re.Match[str]) -> Unders
     stated = any(cue("table.number_column").search(scene.sheet.columns[c].name) for c in outputs)
     if stated or any(_picks_one(scene, condition) for condition in conditions):
         raise Unclear("一行已是一项统计，不能再数行数")
-    outputs = outputs or _column_starting(scene, hit)
+    begun = [] if outputs else _column_starting(scene, hit)
+    if hit.string.startswith("人", hit.end()):
+        counted, outputs = "人", outputs or _people_named(scene)
+    outputs = [] if _are_rows(scene, outputs or begun, counted) else outputs or begun
     label = scene.sheet.label
     kinds = counted in _KINDS or (label is not None and scene.sheet.variety(label) <= _CATEGORIES)
     distinct = bool(outputs) and (outputs[0] != label or kinds)
     refuse_more(scene, 1)
-    return finish(scene, Plan("count", tuple(conditions), tuple(outputs), distinct=distinct), span(*hit.span()))
+    cues = span(hit.start(), hit.end() + len(begun))
+    return finish(scene, Plan("count", tuple(conditions), tuple(outputs), distinct=distinct), cues)
+
+
+def _are_rows(scene: Scene, outputs: Sequence[int], counted: str) -> bool:
+    """Returns True if what is counted are the rows themselves, however many have one name: pieces (台, 辆) of a table
+    that gives each a number of its own. Raises Unclear where 几个 may be either."""
+    if not outputs or counted not in _PIECES + "个" or scene.sheet.number_column is None:
+        return False
+    (column,) = outputs
+    if _is_person_half_named(scene, column):
+        return True  # 几个报修 counts no 报修人
+    named = cue("table.naming").search(scene.sheet.columns[column].name)
+    if not named or scene.sheet.variety(column) == 1.0:
+        return False
+    if counted == "个":
+        raise Unclear("名称有重复，分不清要数行还是数名称")
+    return True
+
+
+def _people_named(scene: Scene) -> list[int]:
+    """The column of the people of 几个人报修, of a table of what they had repaired: 报修人. Raises Unclear where it may
+    be several."""
+    columns = scene.sheet.columns
+    people = [c for c, column in enumerate(columns) if cue("table.person_column").search(column.name)]
+    if not people or scene.sheet.label in people:
+        return []
+    named = [c for c in people if match_column(scene.sheet.names[c], scene.query.text).mask]
+    if len(named or people) != 1:
+        raise Unclear("不知道要数的是哪一列")
+    return named or people
+
+
+def _is_person_half_named(scene: Scene, column: int) -> bool:
+    name = scene.sheet.bare_name(column)
+    return name.endswith(("人", "员")) and name not in scene.query.text
 
 
 def _adds_up(counted: str, column: str) -> bool:
@@ -221,12 +308,46 @@ def _picks_one(scene: Scene, condition: Condition) -> bool:
     return scene.sheet.variety(condition.column) == 1.0
 
 
-def _aggregate(scene: Scene, numeric: list[Condition], operation: Operation, hit: re.Match[str]) -> Understood:
-    measures = [c for c in outputs_of(scene, numeric) if scene.sheet.is_measure(c)]
+def _measured_in(scene: Scene, numeric: Sequence[Condition], hit: re.Match[str]) -> int | None:
+    """The one measure that is in the unit of 多少公斤, where several rows are meant and none of their measures is
+    named."""
+    sheet, text = scene.sheet, scene.query.text
+    rows = [len(cell.rows) for cell in scene.cells]
+    if not (numeric or rows) or min(rows, default=_SEVERAL) < _SEVERAL:
+        return None
+    after = text[hit.start("of") if hit["of"] else hit.end() :]
+    fits = [
+        c
+        for c in range(len(sheet.columns))
+        if sheet.is_measure(c) and _is_additive(sheet, c) and any(map(after.startswith, _units(sheet, c)))
+    ]
+    return fits[0] if len(fits) == 1 and not _has_measure(scene, numeric) else None
+
+
+def _units(sheet: Sheet, column: int) -> list[str]:
+    """What its numbers are counted in: its unit, or what its brackets have, 盒 of 数量(盒)."""
+    return [unit for unit in (plain(sheet.unit(column)), *sheet.names[column].extras) if unit]
+
+
+def _is_additive(sheet: Sheet, column: int) -> bool:
+    """Returns True if its numbers may be added up over rows: no price, no rate, nothing that is left at a day's end."""
+    name, kind = sheet.columns[column].name, sheet.columns[column].kind
+    return kind != "percent" and not any(cue(why).search(name) for why in ("superlative.per_unit", "aggregate.never"))
+
+
+def _aggregate(
+    scene: Scene, numeric: list[Condition], operation: Operation, hit: re.Match[str], measure: int | None = None
+) -> Understood:
+    """A sum or an average of the ``measure``, or of the one that is named."""
+    named = [c for c in outputs_of(scene, numeric) if scene.sheet.is_measure(c)]
+    measures = named if measure is None else [measure]
     if len(measures) != 1:
         raise Unclear("不知道要算的是哪一列" if not measures else "要算的列不止一列")
     per_row = _per_row(scene) if operation == "average" else 0
-    cues = span(*hit.span()) | per_row
+    total = scene.free("aggregate.sum") if operation == "sum" else None
+    cues = span(*hit.span()) | per_row | (span(*total.span()) if total else 0)
+    if measure is not None:
+        cues |= union(places(unit, scene.query.text) for unit in _units(scene.sheet, measure))
     conditions = all_conditions(scene, numeric, cues)
     is_grouped = any(cue("aggregate.per_group").match(scene.query.text, mention.end) for mention in scene.mentions)
     if is_grouped and not per_row:
@@ -270,14 +391,28 @@ def _superlative(
     conditions = all_conditions(scene, numeric, cues)
     outputs = shown_columns(scene, conditions, [measure])
     if not outputs and not cue("number.value").search(text) and scene.sheet.label is not None:
-        outputs = [scene.sheet.label]
+        outputs = [row_name(scene, scene.sheet.label)]
     refuse_more(scene, max(len(outputs), 1))
-    _refuse_groups(scene, hit, measure, outputs)
+    outputs, which = _with_number(scene, outputs)
+    cues |= which
+    if not which:
+        _refuse_groups(scene, hit, measure, outputs)
     is_least = word in listed("superlative.downward")
     operation: Operation = "top" if limit > 1 else "min" if is_least else "max"
     nth = count_word(superlative["nth"]) if superlative and superlative["nth"] else 1
     plan = Plan(operation, tuple(conditions), tuple(outputs), measure, limit, nth, distinct=is_least)
     return finish(scene, plan, cues, entities(scene, outputs))
+
+
+def _with_number(scene: Scene, outputs: list[int]) -> tuple[list[int], int]:
+    """哪台 of a table that gives each row a number of its own: that number before the name, which others may have, too;
+    and the characters that ask for it."""
+    hit = re.search(f"哪一?[{_PIECES}]", scene.query.text)
+    number = scene.sheet.number_column
+    names = [c for c in outputs if cue("table.naming").search(scene.sheet.columns[c].name)]
+    if hit is None or number is None or outputs not in (names, [number]):
+        return outputs, 0
+    return [number, *names], span(*hit.span())
 
 
 def _refuse_groups(scene: Scene, hit: re.Match[str], measure: int, outputs: Sequence[int]) -> None:
@@ -344,8 +479,11 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
     outputs = shown_columns(scene, conditions)
     label = scene.sheet.label
     known = any(one.column == label and one.comparison in ("in", "=") for one in conditions)
-    outputs = outputs or _people(scene) or ([label] if label is not None and not known else [])
-    if not outputs:
+    bounds = [one.column for one in conditions if scene.sheet.columns[one.column].kind == "date"]
+    if scene.free("several.listing") is not None and label is not None:
+        outputs = [c for c in outputs if c not in bounds]  # 8月有哪些合同到期
+    outputs = outputs or _people(scene) or ([row_name(scene, label)] if label is not None and not known else [])
+    if not outputs or (outputs == [label] and _asks_what(scene, outputs[0])):
         raise Unclear("不知道要列出哪一列")
     refuse_more(scene, len(outputs))
     if not conditions:
@@ -357,6 +495,13 @@ def _filter(scene: Scene, numeric: list[Condition]) -> Understood:
     cues = span(*listing.span()) if listing else 0
     plan = Plan("filter" if conditions else "list", tuple(conditions), tuple(outputs))
     return finish(scene, plan, cues, entities(scene, outputs))
+
+
+def _asks_what(scene: Scene, label: int) -> bool:
+    """小章10月修了什么: not for the numbers of the orders, nor for what else the rows are called by."""
+    is_listing = scene.free("several.listing") is not None or scene.free("who.fitness") is not None
+    is_named = any(column == label for column, _ in scene.columns)
+    return not is_listing and not is_named and re.search("什么(?!时候|地方)$", scene.query.text.rstrip("?")) is not None
 
 
 def _people(scene: Scene) -> list[int]:
@@ -375,6 +520,16 @@ def _asks_which_has(scene: Scene) -> bool:
     return bool(had_conditions(scene.query.text, scene.sheet, scene.mentions))
 
 
+def _asks_who(scene: Scene) -> bool:
+    """周三谁休息: the people in whose rows a column that is named has what is named, too."""
+    label = scene.sheet.label
+    if label is None or scene.free("who.fitness") is None:
+        return False
+    is_of_people = cue("table.person_column").search(scene.sheet.columns[label].name)
+    named = {column for column, _ in scene.columns}
+    return bool(is_of_people) and any(cell.column != label and cell.column in named for cell in scene.cells)
+
+
 def _refuse_labels(scene: Scene) -> None:
     """A whole column is listed only where no label of a row is closer to what is asked for."""
     found = look_up(scene.query, scene.sheet)
@@ -390,7 +545,11 @@ def _ordinal(scene: Scene) -> Understood | None:
         return None
     place = count_word(hit["n"])
     sheet = scene.sheet
-    running = [c for c, column in enumerate(sheet.columns) if re.search("序号|排名|名次|编号", column.name)]
+    ranked = [c for c, column in enumerate(sheet.columns) if re.search("排名|名次", column.name)]
+    numbered = [c for c, column in enumerate(sheet.columns) if re.search("序号|编号", column.name)]
+    if hit["of"] == "名" and numbered and not ranked and any(map(sheet.is_measure, range(len(sheet.columns)))):
+        raise Unclear("表里没有名次，只有序号")  # the first of a list of entries need not be the best
+    running = ranked or numbered
     if running:
         rows = [r for r, value in enumerate(sheet.values(running[0])) if value == place or str(value) == str(place)]
     else:

@@ -15,6 +15,7 @@ from qianxun.core.types import CellValue
 from qianxun.question.words import cue
 
 _BARE: Final = re.compile(r"[-+−]?[\d,，.]+")
+_EMPTY: Final = "（空）"  # one of several cells that are asked for
 _ORDER: Final = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
@@ -149,6 +150,7 @@ def _looked_up(plan: Plan, sheet: Sheet) -> Outcome:
     shown = [_shown(sheet, cell) for cell in cells]
     if not any(text.strip() for text in shown):
         raise Unanswerable("对应的单元格是空的")
+    shown = [text if text.strip() else _EMPTY for text in shown]
     return _outcome(sheet, cells, shown, (row for row, _ in cells))
 
 

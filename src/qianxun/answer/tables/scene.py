@@ -21,7 +21,6 @@ from qianxun.core.layered_types import Condition, Plan, Understood
 from qianxun.question.table_query import TableQuery, hits, runs, span, union
 from qianxun.question.words import cue
 
-_BRACKETED: Final = re.compile(r"\([^()]*\)$")
 _BY_HEAD: Final = 0.64  # the least share of a name that its head counts for, where no other column has that head
 
 
@@ -79,8 +78,7 @@ def _is_of_thing(column: int, met: Match, text: str, sheet: Sheet) -> bool:
     where the contracts are named by 合同编号. The largest, or what all cost, is named by the measure."""
     if sheet.columns[column].kind == "money" and hits("table.of_amount", text):
         return False
-    whole = _BRACKETED.sub("", sheet.plain_last_name(column))
-    if not sheet.is_measure(column) or whole in text:
+    if not sheet.is_measure(column) or sheet.bare_name(column) in text:
         return False
     thing = "".join(text[start:end] for start, end in runs(met.mask))
     others = (name for c, name in enumerate(sheet.plain_names) if c != column and not sheet.is_measure(c))
@@ -257,7 +255,18 @@ def shown_columns(scene: Scene, conditions: Sequence[Condition], taken: Sequence
     if outputs and listing.group() == "介绍":  # asks for a description of what is named, not for a list
         return outputs
     near = any(0 <= one.start - listing.end() <= 1 or one.end == listing.start() for one in _of(scene, outputs))
-    return outputs if near else [label, *outputs]
+    return outputs if near else [row_name(scene, label), *outputs]
+
+
+def row_name(scene: Scene, label: int) -> int:
+    """The column that tells which rows are meant: the label, or the number of each row where the label is no name: the
+    same in several rows, or only figures that are others in each, 5/18."""
+    sheet, number = scene.sheet, scene.sheet.number_column
+    has_words = any(any(map(str.isalpha, cell)) for cell in sheet.plain_cells(label))
+    name = sheet.columns[label].name
+    is_name = cue("table.naming").search(name) or cue("table.person_column").search(name)
+    is_label = has_words and (is_name or sheet.variety(label) == 1.0)
+    return label if is_label or number is None else number
 
 
 def _of(scene: Scene, columns: Sequence[int]) -> list[ColumnMention]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, TypeVar
 
-from qianxun.answer.tables.match import Name, keys_in, keys_of, match, name_of, places
+from qianxun.answer.tables.match import Name, keys_in, keys_of, match, names_of, places
 from qianxun.answer.tables.periods import Parts
 from qianxun.core.layered_types import TableInput
 from qianxun.core.types import CellValue, Column, Table
@@ -19,6 +19,7 @@ from qianxun.question.words import cue
 NUMERIC: Final = ("number", "money", "percent")
 WORDS: Final = ("text", "category")
 _LONGEST_LABEL: Final = 60
+_BRACKETED: Final = re.compile(r"\([^()]*\)$")
 _LONGEST_FORM: Final = 60
 SHEET_BYTES: Final = 20_000
 CELL_BYTES: Final = 200  # in plain form, with its rows and its pairs of characters
@@ -45,7 +46,7 @@ class Sheet:
         self.parts = parts or Parts()
         self.table: Table = given.table
         self.columns: tuple[Column, ...] = given.table.columns
-        self.names: tuple[Name, ...] = tuple(map(name_of, given.table.columns))
+        self.names: tuple[Name, ...] = names_of(given.table.columns)
         about = f"{given.table.title} {given.context} {given.table.notes} {given.table.source}"
         self.about = plain(cue("table.stated_unit").sub(" ", about))  # 万元 of a question belongs to its number
         self._plain: dict[int, list[str]] = {}
@@ -87,6 +88,10 @@ class Sheet:
 
     def _last_name(self, column: int) -> str:
         return self.columns[column].name.split(" / ")[-1].strip()
+
+    def bare_name(self, column: int) -> str:
+        """The last part of its header, without brackets."""
+        return _BRACKETED.sub("", self.plain_last_name(column))
 
     def is_numeric(self, column: int) -> bool:
         return self.columns[column].kind in NUMERIC
@@ -133,6 +138,7 @@ class Sheet:
         if own or not self.is_measure(column) or cue("table.counted_column").search(self.columns[column].name):
             return own
         stated = cue("table.stated_unit").search(f"{self.table.title} {self.table.notes} {self.table.source}")
+        stated = stated or cue("table.title_unit").search(self.table.title)
         return stated.group(1) if stated else ""
 
     @cached_property
@@ -144,6 +150,12 @@ class Sheet:
         named = [c for c in texts if cue("table.naming").search(self._last_name(c))]
         different = [c for c in texts if self.variety(c) > 0.5]
         return next(iter([c for c in named if c in different] or different or named or texts))
+
+    @cached_property
+    def number_column(self) -> int | None:
+        """The column that has another number for each row: 资产编号."""
+        numbers = (c for c, column in enumerate(self.columns) if cue("table.number_of_row").search(column.name))
+        return next((c for c in numbers if all(self.plain_cells(c)) and self.variety(c) == 1.0), None)
 
     def _is_wordy(self, column: int) -> bool:
         last = self._last_name(column)
@@ -184,7 +196,11 @@ class Sheet:
         if not self.is_wordy:
             return False
         names = [cell for c in range(0, len(self.columns), 2) for cell in self.plain_cells(c) if cell]
-        return len(set(names)) == len(names) and all(any(map(str.isalpha, name)) for name in names)
+        values = {cell for c in range(1, len(self.columns), 2) for cell in self.plain_cells(c) if cell}
+        are_names = len(set(names)) == len(names) and values.isdisjoint(
+            names
+        )  # 早班 of a roster is beside 晚班 and below
+        return are_names and all(any(map(str.isalpha, name)) for name in names)
 
     def rows_by_text(self, column: int) -> Mapping[str, Sequence[int]]:
         if column not in self._rows_by_text:
