@@ -354,6 +354,13 @@ def test_nested_json_reads_as_paths(tmp_path: Path) -> None:
     assert assemble(file).content == "订单.明细[0].名称：苹果\n订单.明细[0].数量：2"
 
 
+def test_a_number_of_thousands_of_digits_is_kept_as_written(tmp_path: Path) -> None:
+    """Python makes no integer of it; the rest of the document is worth no less."""
+    digits = "9" * 5_000
+    file = parsed(tmp_path / "a.json", f'{{"订单": {{"编号": {digits}, "数量": 2}}, "备注": null}}')
+    assert assemble(file).content == f"订单.编号：{digits}\n订单.数量：2"
+
+
 def test_a_broken_line_of_json_lines_is_said_and_skipped(tmp_path: Path) -> None:
     file = parsed(tmp_path / "a.jsonl", '{"a": "1", "b": "x"}\n{bad\n{"a": "2", "b": "y"}\n')
     assert file.warnings == ("有 1 行不是有效的 JSON，已跳过",)
