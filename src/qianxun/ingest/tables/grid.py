@@ -36,6 +36,7 @@ _LABELLED: Final = re.compile(r"[^\d:：][^:：]{0,9}[:：](?!//)")  # 部门：
 _MOST_ABOVE: Final = 4
 _MOST_HEADER_ROWS: Final = 4
 _WIDEST_SPAN: Final = 1_000
+WIDEST: Final = 2_000  # columns of a table: a question is compared with the name of each, 30 µs of the processor
 _LONGEST_LABEL: Final = 24
 
 
@@ -165,7 +166,8 @@ def _without_gaps(grid: Grid) -> Grid:
 def read_table(
     grid: Grid, *, title: str = "", source: str = "", header_rows: int | None = None, titled: bool = True
 ) -> Table | None:
-    """The table a grid holds: title and notes taken off, headers joined, columns typed; None if it is no table.
+    """The table a grid holds: title and notes taken off, headers joined, columns typed; None if it is no table, or one
+    too wide to be asked about: it is kept as text.
 
     ``header_rows`` is given by formats that mark their headers; otherwise the headers are recognised. ``titled`` is
     False where a first row of one cell is known to be no title.
@@ -176,7 +178,7 @@ def read_table(
         header_rows = max(header_rows - (height - len(grid.rows)), 0)
     grid, below = _take_notes(grid)
     notes = "\n".join(filter(None, (stated, below)))
-    if grid.width < 2 or not grid.rows:
+    if not 2 <= grid.width <= WIDEST or not grid.rows:
         return None
     if header_rows is None:
         grid = _spread(grid)
