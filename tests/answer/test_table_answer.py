@@ -378,6 +378,13 @@ def test_an_average_is_shown_as_people_read_it_and_given_exactly() -> None:
     assert ask("平均含量是多少", small).text == "0.00001167"
 
 
+@pytest.mark.parametrize("value", ["1E+30", "3E+307%"])
+def test_an_average_of_values_that_have_no_decimals_is_given(value: str) -> None:
+    """Decimal works out 28 digits, and rounding to the fourth place of such a number would need more."""
+    answer = ask("平均读数是多少", table("读数表", "仪器|读数", f"甲|{value}", f"乙|{value}"))
+    assert (answer.sure, answer.operation) == (True, "average")
+
+
 def test_cites_the_cells_an_answer_rests_on() -> None:
     assert ask("住院的报销比例", INSURANCE).cells == (CitedCell("t", 1, 2),)
     assert ask("起付线最高的类别", INSURANCE).cells == (CitedCell("t", 2, 0), CitedCell("t", 2, 1))

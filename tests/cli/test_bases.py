@@ -57,6 +57,16 @@ def test_listing_nothing_creates_nothing(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "qianxun-data").exists()
 
 
+@pytest.mark.parametrize("command", [("kb", "list"), ("search", "发票", "--kb", "手册"), ("doctor",), ("keys", "list")])
+def test_a_file_in_the_place_of_the_data_folder_is_told(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """As if there were nothing yet, it was proposed to create a base there."""
+    file = tmp_path / "file"
+    file.write_text("x")
+    failed = run("--data", str(file), *command)
+    assert failed.code != 0
+    assert f"不能使用数据目录 {file}" in failed.err
+
+
 def test_searching_where_there_is_no_data_creates_nothing(run: Run, tmp_path: Path) -> None:
     failed = run("search", "发票", "--kb", "手册", "--json")
     assert (failed.code, failed.json["error"]) == (2, "not_found")

@@ -111,6 +111,8 @@ def test_a_wrong_command_is_a_mistake_also_in_json(run: Run) -> None:
         ("search 发票 --kb 手册 --mode 没有", "--mode 没有“没有”这个值，可用的有 hybrid, vector, fulltext"),
         ("search 发票 --kb 手册 -k 三", "--top-k / -k 要一个整数"),
         ("search 发票 --kb 手册 --threshold 三", "--threshold 要一个数"),
+        ("serve --port 99999", "--port 应不大于 65535"),
+        ("serve --workers -1", "--workers 应不小于 0"),
     ],
 )
 def test_a_wrong_command_is_told_in_chinese(run: Run, written: str, told: str) -> None:

@@ -50,6 +50,13 @@ def test_a_larger_piece_is_expected_to_take_longer(processor: Processor) -> None
     assert not work.is_quick(100)
 
 
+def test_a_large_piece_that_was_over_at_once_tells_of_no_other(processor: Processor) -> None:
+    """Such a table was turned down at a glance; the next question stopped the loop for seconds."""
+    work = QuickWork()
+    asyncio.run(work.run(100_000, lambda: processor.burn(0.0)))
+    assert not work.is_quick(100_000)
+
+
 def test_what_work_raises_reaches_the_caller_from_either_place() -> None:
     work = QuickWork()
     for _ in range(2):

@@ -243,6 +243,22 @@ def test_a_small_file_that_unpacks_to_much_is_refused_before_it_is_in_memory(tmp
     asyncio.run(work())
 
 
+def test_a_line_of_a_kind_that_no_program_writes_ends_the_reading(tmp_path: Path) -> None:
+    """A few kilobytes unpack to millions of them; it was only at the end of the file that it was refused."""
+
+    async def work() -> None:
+        async with opened(tmp_path) as (engine, kb):
+            await engine.add_documents(kb, LIBRARY[:1])
+            file = tmp_path / "base"
+            await export_base(engine, kb, file)
+            head = gzip.decompress(file.read_bytes()).splitlines(keepends=True)[0]
+            file.write_bytes(gzip.compress(head + b"{}\n" * 5))
+            with pytest.raises(Refused, match="读不懂"):
+                await import_base(engine, file, name="新", limits=UPLOADED)
+
+    asyncio.run(work())
+
+
 def test_a_line_of_a_million_small_values_is_refused_before_it_is_in_memory(tmp_path: Path) -> None:
     """A list takes three bytes of a line, and seventy of memory."""
 
@@ -252,7 +268,7 @@ def test_a_line_of_a_million_small_values_is_refused_before_it_is_in_memory(tmp_
             file = tmp_path / "base"
             await export_base(engine, kb, file)
             head = gzip.decompress(file.read_bytes()).splitlines(keepends=True)[0]
-            padding = b'{"padding":"' + random.Random(1).randbytes(100_000).hex().encode() + b'"}\n'
+            padding = b'{"document":{},"padding":"' + random.Random(1).randbytes(100_000).hex().encode() + b'"}\n'
             for value in (b"[]", b'{"":0}', b'"ab"', b"1.5"):
                 line = b'{"document":[' + b",".join([value] * 1_500_000) + b"]}\n"
                 file.write_bytes(gzip.compress(head + padding + line))

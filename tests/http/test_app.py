@@ -113,6 +113,9 @@ UNFORESEEN: list[tuple[Exception, int, str]] = [
     (ZeroDivisionError(SECRET), 500, "internal"),
     (OSError(errno.EIO, SECRET), 500, "internal"),
     (OSError(errno.ENOSPC, SECRET), 507, "disk_full"),
+    (OSError(errno.EROFS, SECRET), 503, "read_only"),
+    (PermissionError(errno.EACCES, SECRET, SECRET), 503, "read_only"),
+    (PermissionError(errno.EACCES, SECRET), 500, "internal"),  # of no file
     (OSError(errno.EMFILE, SECRET), 503, "overloaded"),
     (_full(), 507, "disk_full"),
     (OperationalError(SECRET, None, sqlite3.OperationalError(SECRET)), 503, "records_unavailable"),

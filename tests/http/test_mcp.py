@@ -20,6 +20,7 @@ import qianxun.doors.mcp
 from mcp import Client
 from qianxun.core.errors import NotFound
 from qianxun.doors.client import Client as QianxunClient
+from qianxun.doors.http.mcp import MOST_BYTES
 from qianxun.doors.mcp import tools
 from qianxun.doors.mcp.collection import Collection
 from qianxun.doors.mcp.ids import service_address
@@ -148,6 +149,20 @@ def test_what_is_not_of_the_protocol_is_refused_as_it_says(tmp_path: Path) -> No
 
 
 JSON = {"content-type": "application/json"}
+
+
+def test_a_call_is_no_longer_than_calls_are(tmp_path: Path) -> None:
+    """The SDK reads arguments at a second of the event loop for a few megabytes."""
+
+    async def story() -> None:
+        async with asking(tmp_path) as asked:
+            told = await asked.http.post("/mcp", json=call("search", query="x" * MOST_BYTES), headers=ACCEPT)
+            assert told.status_code == 413
+            read = jsonrpc_message_adapter.validate_json(told.content)
+            assert isinstance(read, JSONRPCError)
+            assert "1 MB" in read.error.message
+
+    asyncio.run(story())
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

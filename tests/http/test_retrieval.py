@@ -8,14 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from qianxun.core.codec.options import search_body
 from qianxun.core.codec.wire import read_recall, written_recall
 from qianxun.core.filters import FIELDS
 from qianxun.core.options import search_options
 from qianxun.core.types import EVERYTHING, Document, Eq, Found, In, Not, Or, Range
+from qianxun.doors.http.field_errors import FIELDS_SHOWN
 from qianxun.doors.http.native.retrieval import Retrieved
 from qianxun.doors.http.request_models import Search
 from qianxun.doors.http.response_models import of
@@ -417,6 +420,16 @@ def test_a_body_that_is_no_request_is_the_callers_fault(tmp_path: Path) -> None:
 
 
 NUMBERS = {"999": 404, str(2**63 - 1): 404, "0": 404, "-1": 404, str(2**63): 404, "9" * 500: 422, "x": 404}
+
+
+def test_of_thousands_of_unknown_fields_a_few_are_told() -> None:
+    """A million of them are no work: their errors took the event loop for seconds."""
+    body = {"query": "住院", **{f"k{i}": 1 for i in range(10_000)}}
+    with pytest.raises(ValidationError) as refused:
+        Search.model_validate(body)
+    assert [error["loc"] for error in refused.value.errors()] == [(f"k{i}",) for i in range(FIELDS_SHOWN)]
+    with pytest.raises(ValidationError, match="query"):
+        Search.model_validate({**body, "query": 1})
 
 
 def test_a_base_that_is_not_there(tmp_path: Path) -> None:

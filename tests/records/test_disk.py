@@ -11,7 +11,7 @@ from sqlalchemy import QueuePool
 from sqlalchemy.exc import DBAPIError
 
 from qianxun.records import Records
-from qianxun.records.database.disk_errors import is_disk_full, trouble
+from qianxun.records.database.disk_errors import is_disk_full, is_unwritable, trouble
 from qianxun.records.database.open import sqlite_url
 
 
@@ -41,6 +41,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 
 def test_a_database_that_may_not_be_written(tmp_path: Path) -> None:
     error = _failure(tmp_path / "a.db", "CREATE TABLE more (a)", "PRAGMA query_only = ON")
+    assert is_unwritable(error)
     message, hint = trouble(error) or ("", "")
     assert "不能写入" in message
     assert "权限" in hint
@@ -70,6 +71,7 @@ def test_what_the_kernel_says_through_what_was_raised_from_it() -> None:
     error.__cause__ = OSError(errno.EROFS, "Read-only file system", "/data/index/rows")
     message, _ = trouble(error) or ("", "")
     assert "/data/index/rows" in message
+    assert is_unwritable(error)
     assert is_disk_full(OSError(errno.ENOSPC, "No space left on device"))
 
 

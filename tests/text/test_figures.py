@@ -86,3 +86,11 @@ def test_names_that_are_formal_numerals_are_no_figures() -> None:
 )
 def test_words_that_look_like_parts_of_numerals_are_told_from_them(text: str, written: list[str]) -> None:
     assert [figure.written for figure in figures(text)] == written
+
+
+@pytest.mark.parametrize(
+    "numeral", [f"一{'亿' * 900}点五", "一" * 5_000, "9" * 5_000, f"百分之{'九' * 5_000}", f"{'9' * 5_000}分之一"]
+)
+def test_a_text_with_a_numeral_of_thousands_of_signs_is_read(numeral: str) -> None:
+    assert all(isinstance(one, Number | Share) for one in figures(f"住宿标准为{numeral}元，共3天。"))
+    assert figures(f"住宿标准为{numeral}元，共3天。")[-1].written == "3天"

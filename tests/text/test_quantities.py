@@ -56,6 +56,13 @@ def test_chinese_numerals_are_read_back(number: int) -> None:
     assert han_number(_written(number)) == number
 
 
+@pytest.mark.parametrize("numeral", ["一" + "亿" * 2_000, "一" * 5_000, "九千九百" * 1_500, f"一{'亿' * 900}点五"])
+def test_a_numeral_of_hundreds_of_signs_is_none(numeral: str) -> None:
+    """Its value takes seconds, and Python writes and reads no integer of more than 4,300 digits."""
+    assert han_number(numeral.partition("点")[0]) is None
+    assert not [one for one in quantities(f"超过{numeral}元的") if one.value > 10**100]
+
+
 def _written(number: int) -> str:
     """A number in Chinese, every place said: 10500 is 一万零五百."""
     if number >= 10_000:

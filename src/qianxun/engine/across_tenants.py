@@ -19,7 +19,7 @@ from qianxun.engine.engine import Engine
 from qianxun.engine.governance.quotas import quotas_of_all
 from qianxun.engine.storage import folder_bytes, index_folder
 from qianxun.records import Records, listing
-from qianxun.records.database.disk_errors import is_disk_full
+from qianxun.records.database.disk_errors import is_disk_full, is_unwritable
 from qianxun.records.governance import access, webhooks
 from qianxun.records.secrets import keys
 
@@ -159,10 +159,12 @@ async def quota_uses(engine: Engine, tenant: str | None) -> list[QuotaUse]:
     return await asyncio.to_thread(quotas_of_all, engine.records, engine.settings.folder, tenant)
 
 
-def storage_failure(error: Exception) -> Literal["disk_full", "shortage", "database", ""]:
+def storage_failure(error: Exception) -> Literal["disk_full", "read_only", "shortage", "database", ""]:
     """Why an unexpected error was raised, if it was the disk, a limit of the system or the database."""
     if is_disk_full(error):
         return "disk_full"
+    if is_unwritable(error):
+        return "read_only"
     if shortage(error) is not None:
         return "shortage"
     return "database" if isinstance(error, OperationalError | InterfaceError) else ""

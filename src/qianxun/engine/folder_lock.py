@@ -122,8 +122,9 @@ def refused(folder: Path, error: OSError) -> BadInput:
     if theirs == ours:
         hint = f"目录是自己的，但不许读写：chmod -R u+rwX {place}"
     else:
+        message += f"（它属于用户 {theirs}，现在是 {ours}）"
         hint = f"用 {theirs} 运行（sudo -u {theirs} …），或请管理员把它交给 {ours}：chown -R {ours} {place}"
-    return BadInput(f"{message}（它属于用户 {theirs}，现在是 {ours}）", hint=f"{hint}；要另建一个库，用 --data DIR")
+    return BadInput(message, hint=f"{hint}；要另建一个库，用 --data DIR")
 
 
 def _owner_of_files(folder: Path) -> str | None:

@@ -17,6 +17,7 @@ _DIGITS: Final = dict(zip("零〇一二两三四五六七八九", (0, 0, 1, 2, 2
 _TENS: Final = {"十": 10, "百": 100, "千": 1000}
 _SCALES: Final = {"万": 10**4, "亿": 10**8}
 _HAN: Final = "零〇一二两三四五六七八九十百千万亿"
+LONGEST_NUMERAL: Final = 64  # signs; 一亿亿亿… of thousands takes seconds to work out, and Python refuses to write it
 _MONEY: Final = "元人民币|块钱|美元|港元|欧元|元|圆|块"
 MEASURES: Final = (
     "平方公里|平方千米|平方米|立方米|公里|千米|厘米|毫米|米|公顷|亩|公斤|千克|毫克|克|吨|斤|小时|分钟|秒|天|个月|年|岁|分"
@@ -191,7 +192,9 @@ def _chinese(text: str) -> tuple[Decimal, bool] | None:
 
 
 def han_number(text: str) -> int | None:
-    """三百二十 → 320, 一万五 → 15000, 二〇二三 → 2023; None for what is no number."""
+    """三百二十 → 320, 一万五 → 15000, 二〇二三 → 2023; None for what is no number, or longer than any that is meant."""
+    if len(text) > LONGEST_NUMERAL:
+        return None
     if all(mark in _DIGITS for mark in text):
         return int("".join(str(_DIGITS[mark]) for mark in text))
     total = section = digit = 0

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from qianxun import samples
+from qianxun.core.governance.quotas import Quota
 from qianxun.core.log_types import Feedback
-from qianxun.core.types import Document
+from qianxun.core.types import LOCAL_TENANT, Document
 from qianxun.doors.http.console.ego import SHOWN, Neighbour, ego_graph
 from qianxun.engine.admin.evaluation_sets import Evaluations
+from qianxun.engine.governance.quotas import set_quota
 from tests.http.console.browsing import Browser, browsing, text_of, token_of
 from tests.http.served import MODEL, issue
 
@@ -323,9 +325,12 @@ def test_examples_come_from_a_workbook_and_are_found(tmp_path: Path) -> None:
             files = {"file": (workbook.name, workbook.read_bytes())}
             page = await browser.http.post("/console/examples/import", data=sent, files=files)
             assert "新增 71 条" in text_of(page.text), text_of(page.text)[:500]
+            set_quota(browser.service.engine.settings, LOCAL_TENANT, Quota(searches_per_minute=1))
             found = await browser.open("/console/examples", q="血压多少算高血压？")
             assert "连续量一周" in found.text
             wrong = await browser.http.post("/console/examples/import", data=sent, files={"file": ("a.exe", b"MZ")})
             assert (wrong.status_code, "不认识" in wrong.text) == (400, True)
+            refused = await browser.http.get("/console/examples", params={"q": "血压多少算高血压？"})
+            assert (refused.status_code, "连续量一周" in refused.text) == (429, False)
 
     asyncio.run(story())

@@ -6,7 +6,7 @@ import operator
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, getcontext
 from typing import Any, Final
 
 from qianxun.answer.tables.sheet import Sheet
@@ -227,7 +227,12 @@ def _aggregated(plan: Plan, sheet: Sheet, rows: list[int]) -> Outcome:
 
 def _readable(average: Decimal) -> int | float:
     """Four places, as people read them; below one, as many figures: 11648.723123123124 says no more than 11648.7231."""
-    return as_number(round(average, max(4, 3 - average.adjusted()) if average else 4))
+    return as_number(_rounded(average, max(4, 3 - average.adjusted()) if average else 4))
+
+
+def _rounded(value: Decimal, places: int) -> Decimal:
+    """As it is where it has no such places: 28 digits are all that a Decimal is worked out to."""
+    return round(value, places) if value.adjusted() + places < getcontext().prec - 1 else value
 
 
 def _measured(plan: Plan, sheet: Sheet, rows: Sequence[int]) -> list[tuple[int, Decimal]]:
@@ -304,6 +309,6 @@ def show(sheet: Sheet, column: int, value: int | float) -> str:
     """A computed number with its unit, as people write it."""
     if sheet.columns[column].kind == "percent":
         share = Decimal(str(value)) * 100
-        return f"{share.quantize(Decimal('0.0001')).normalize():f}%"
+        return f"{_rounded(share, 4).normalize():f}%"
     text = str(value) if isinstance(value, int) else f"{Decimal(str(value)):f}"
     return f"{text}{sheet.unit(column)}"

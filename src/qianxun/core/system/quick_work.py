@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 QUICK_SECONDS: Final = 0.01  # what one piece of work may take of the event loop's own time
+LEAST_SECONDS: Final = 1e-6  # expected of a piece of size 1: a large piece that was over at once tells of no other
 _DECAY: Final = 0.7  # a slow piece is remembered for the next half a dozen
 
 Result = TypeVar("Result")
@@ -26,7 +27,7 @@ class QuickWork:
 
     def is_quick(self, size: float = 1.0) -> bool:
         """False for the first piece: it may have to load what the others find loaded."""
-        return self._seconds is not None and self._seconds * size < QUICK_SECONDS
+        return self._seconds is not None and max(self._seconds, LEAST_SECONDS) * size < QUICK_SECONDS
 
     async def run(self, size: float, work: Callable[[], Result]) -> Result:
         """What ``work`` returns or raises. ``size``: of what it reads, in whatever its time grows with."""

@@ -53,6 +53,10 @@ _PATTERNS: Final[tuple[tuple[str, Callable[..., str]], ...]] = (
     (_OF + r"(.*) is not one of (.+)\.", lambda name, given, known: f"{name} 没有“{given}”这个值，可用的有 {known}"),
     (_OF + r"(?:Input should be a valid integer|.* is not a valid int(?:eger)?\b).*", lambda n: f"{n} 要一个整数"),
     (_OF + r"(?:Input should be a valid number|.* is not a valid float\b).*", lambda name: f"{name} 要一个数"),
+    (
+        _OF + r"Input should be (less than or equal to|greater than or equal to) (\S+)",
+        lambda name, kind, bound: f"{name} 应不{'大' if kind.startswith('less') else '小'}于 {bound}",
+    ),
     (_OF + r"(?:Path|File|Directory) (.+) does not exist\.", lambda name, path: f"{name}：{path} 不存在"),
 )
 

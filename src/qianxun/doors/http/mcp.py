@@ -19,7 +19,7 @@ from starlette.types import Message, Receive
 from qianxun.core.errors import MissingExtra, Overloaded
 from qianxun.core.limits import MIB
 from qianxun.doors.http.concurrency import ClientDisconnected
-from qianxun.doors.http.context import answer_slot, recall_slot, service_of, tenant_engine, trace_id
+from qianxun.doors.http.context import answer_slot, recall_slot, tenant_engine, trace_id
 from qianxun.doors.http.responses import json_response
 from qianxun.doors.mcp import require_driver
 from qianxun.doors.mcp.collection import Collection
@@ -36,6 +36,15 @@ NO_BATCH: Final = {
     "error": {"code": -32600, "message": "不接受成批的请求，请一次一个 · Send one request at a time, not a batch"},
 }
 
+# A call is a question with its options: filters of 64 K characters at most. The SDK takes a second of the event loop
+# for every few megabytes of arguments, before it is known whether there is such a tool.
+MOST_BYTES: Final = MIB
+TOO_LARGE: Final = {
+    "jsonrpc": "2.0",
+    "id": None,
+    "error": {"code": -32600, "message": "请求体超过 1 MB 的上限，请缩短它 · The body is larger than 1 MB, send less"},
+}
+
 router = APIRouter()
 
 
@@ -49,12 +58,13 @@ async def call(request: Request) -> Response:
     body = await request.body()
     if body.lstrip()[:1] == b"[":
         return json_response(NO_BATCH, 400)
+    if len(body) > MOST_BYTES:
+        return json_response(TOO_LARGE, 413)
     server = _server() if _server.cache_info().currsize else await asyncio.to_thread(_server)
     from qianxun.doors.mcp.server import answer_http
 
-    max_bytes = service_of(request).settings.service.body_megabytes * MIB
     response = _BufferedResponse()
-    await answer_http(server, request.scope, _replay(body, request.receive), response.send, body_bytes=max_bytes)
+    await answer_http(server, request.scope, _replay(body, request.receive), response.send, body_bytes=MOST_BYTES)
     if getattr(request.state, "is_disconnected", False):
         raise ClientDisconnected
     return Response(b"".join(response.parts), response.status, response.headers)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Annotated, Any, Final, Literal, cast
 
 from fastapi.exceptions import RequestValidationError
@@ -32,7 +33,7 @@ from qianxun.core.limits import DOC_ID_LIMIT, DOC_IDS_LIMIT, MAX_ID, QUERY_LIMIT
 from qianxun.core.option_fields import Option, choices_of
 from qianxun.core.options import STRATEGY, AskOptions, SearchChoices, SearchOptions, rerank_from_wire
 from qianxun.core.types import EVERYTHING, In, all_of
-from qianxun.doors.http.field_errors import InvalidField
+from qianxun.doors.http.field_errors import FIELDS_SHOWN, InvalidField
 
 MAX_WEIGHT: Final = 1000.0
 
@@ -67,6 +68,16 @@ class RequestModel(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_few_unknown(cls, body: Any) -> Any:
+        """Of fields that do not exist, so many as an error shows: for a million it would take seconds of everybody's
+        event loop to list them."""
+        if not isinstance(body, dict) or len(body) <= len(cls.model_fields) + FIELDS_SHOWN:
+            return body
+        unknown = islice((name for name in body if name not in cls.model_fields), FIELDS_SHOWN)
+        return {name: body[name] for name in (*(cls.model_fields.keys() & body.keys()), *unknown)}
 
     @model_validator(mode="before")
     @classmethod

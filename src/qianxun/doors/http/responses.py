@@ -153,6 +153,9 @@ def error_response(error: Exception, scope: Scope) -> ErrorResponse:
     match storage_failure(error):
         case "disk_full":
             return problem(507, "磁盘已满，没有写完", hint="腾出空间后重试；此前存好的都在，检索照常", english=english)
+        case "read_only":
+            hint = "管理员看看磁盘是否变成了只读、目录的属主与权限；改好后重试，此前存好的都在，检索照常"
+            return problem(503, "数据目录不能写入", "read_only", hint=hint, english=english)
         case "shortage":
             hint = "稍后重试；管理员可调高 ulimit -n，或加内存"
             return problem(503, "系统能打开的文件或内存暂时不够", hint=hint, english=english)
@@ -165,7 +168,7 @@ def error_response(error: Exception, scope: Scope) -> ErrorResponse:
 def log_unforeseen(error: Exception) -> None:
     """An error that no handler foresaw: with its traceback, except for a lack of space or the like, which says itself
     what is wrong, comes with every request for as long as it lasts, and must not fill a disk that is full."""
-    if storage_failure(error) in ("disk_full", "shortage"):
+    if storage_failure(error) in ("disk_full", "read_only", "shortage"):
         log.warning("%s: %s", type(error).__name__, str(error).partition("\n")[0])
     else:
         log.exception("unforeseen", exc_info=error)

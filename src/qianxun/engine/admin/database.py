@@ -5,6 +5,8 @@ Imports SQLAlchemy only when a function needs it: the command line asks `has_rec
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -17,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def has_records(settings: Settings) -> bool:
-    """Whether the database exists, as far as that can be seen without opening it. Creates nothing."""
+    """Whether the database exists, as far as that can be seen without opening it. Creates nothing.
+
+    Raises BadInput where the data folder is a file: it is not as if there were nothing yet.
+    """
+    if settings.folder.exists() and not settings.folder.is_dir():
+        raise refused(settings.folder, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
     return bool(settings.records.url) or (settings.folder / DATABASE).exists()
 
 

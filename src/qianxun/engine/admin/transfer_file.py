@@ -47,6 +47,7 @@ class Limits:
     line_values: float = float("inf")  # of a line, as far as brackets and commas tell
 
 
+KINDS: Final = frozenset(("document", "correction", "alias", "section", "sha256"))  # of lines, below the first
 OWN: Final = Limits(1024 * MIB)
 # A document of two and a half million characters, with vectors.
 UPLOADED: Final = Limits(32 * MIB, expansion=200.0, line_values=1_000_000)
@@ -95,6 +96,10 @@ def checked(file: Path, limits: Limits, newest: int, sections: Mapping[str, int]
         if not head:
             head = line
             _check_head(file, head, newest, sections)
+        elif KINDS.isdisjoint(
+            line
+        ):  # a few kilobytes unpack to millions of such lines, which take minutes to pass over
+            raise Refused(f"{file.name} 里有读不懂的一行", hint="重新导出，或换一个没有损坏的副本")
         if "sha256" in last:
             raise Refused(f"{file.name} 在结尾之后还有内容", hint="重新导出")
         number += "document" in line

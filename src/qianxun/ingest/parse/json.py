@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -43,11 +44,23 @@ def parse(path: Path, limits: ParseLimits) -> ParsedFile:
 
 def _load(text: str, warnings: list[str]) -> Any:
     try:
-        return json.loads(text)
+        return _read(text)
     except RecursionError as failure:
         raise TooLarge("JSON 嵌套过深", hint="请展开嵌套后再试") from failure
     except ValueError as failure:
         return _load_lines(text, failure, warnings)
+
+
+def _read(text: str) -> Any:
+    """Raises JSONDecodeError or RecursionError."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # Python makes no integer of more digits than this, and no document is worth less for one
+        return json.loads(
+            text, parse_int=lambda digits: digits if len(digits) > sys.get_int_max_str_digits() else int(digits)
+        )
 
 
 def _load_lines(text: str, whole: ValueError, warnings: list[str]) -> list[Any]:
@@ -57,7 +70,7 @@ def _load_lines(text: str, whole: ValueError, warnings: list[str]) -> list[Any]:
         if not line.strip():
             continue
         try:
-            found.append(json.loads(line))
+            found.append(_read(line))
         except RecursionError as failure:
             raise TooLarge("JSON 嵌套过深", hint="请展开嵌套后再试") from failure
         except ValueError:

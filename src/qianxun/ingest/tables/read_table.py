@@ -14,13 +14,15 @@ from qianxun.ingest.tables.cells import STRAYS, Reading, by_unit, is_missing, or
 from qianxun.ingest.tables.grid import Cell, Grid, as_text
 from qianxun.ingest.tables.headers import count_header_rows, spread_names, take_notes, take_top
 
+WIDEST: Final = 2_000  # columns of a table: a question is compared with the name of each, 30 µs of the processor
 _NUMERIC: Final = ("number", "percent", "money")
 
 
 def read_table(
     grid: Grid, *, title: str = "", source: str = "", header_rows: int | None = None, titled: bool = True
 ) -> Table | None:
-    """The table a grid holds: title and notes taken off, headers joined, columns typed; None if it is no table.
+    """The table a grid holds: title and notes taken off, headers joined, columns typed; None if it is no table, or one
+    too wide to be asked about: it is kept as text.
 
     ``header_rows`` is given by formats that mark their headers; otherwise the headers are recognised. ``titled`` is
     False where a first row of one cell is known to be no title.
@@ -31,7 +33,7 @@ def read_table(
         header_rows = max(header_rows - (height - len(grid.rows)), 0)
     grid, below = take_notes(grid)
     notes = "\n".join(filter(None, (stated, below)))
-    if grid.width < 2 or not grid.rows:
+    if not 2 <= grid.width <= WIDEST or not grid.rows:
         return None
     if header_rows is None:
         grid = spread_names(grid)

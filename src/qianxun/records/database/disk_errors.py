@@ -48,6 +48,16 @@ def is_disk_full(error: BaseException) -> bool:
     )
 
 
+def is_unwritable(error: BaseException) -> bool:
+    """Whether a file that was to be written may only be read: its disk, its folder or its owner changed."""
+    return any(
+        _code(cause) == sqlite3.SQLITE_READONLY
+        or (isinstance(cause, OSError) and cause.errno == errno.EROFS)
+        or (isinstance(cause, PermissionError) and cause.filename is not None)  # without: a process, or a socket
+        for cause in causes(error)
+    )
+
+
 def trouble(error: BaseException) -> tuple[str, str] | None:
     """What is wrong and what to do about it; None where it is neither the disk nor the file nor a limit."""
     if is_disk_full(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from qianxun.core.types import LOCAL_TENANT
 from qianxun.doors.http.console.forms import ConsoleRoute, query
 from qianxun.doors.http.console.page import Page, Text
 from qianxun.doors.http.console.render import redirect, render, translate
-from qianxun.doors.http.context import TenantEngine, Writer
+from qianxun.doors.http.context import TenantEngine, Writer, recall_slot
 from qianxun.engine.engine import Engine
 
 if TYPE_CHECKING:
@@ -44,15 +45,24 @@ async def examples_page(request: Request, engine: TenantEngine) -> Response:
     values: dict[str, Any] = {"q": question, "found": None, "statistics": None, "trouble": None, "is_missing": False}
     values["is_own"] = engine.tenant == LOCAL_TENANT
     if values["is_own"]:
-        try:
-            values["statistics"] = await asyncio.to_thread(_statistics, engine)
-            if question:
-                values["found"] = await asyncio.to_thread(_searched, engine, question)
-        except NotFound:
-            values["is_missing"] = True
-        except QianxunError as error:
-            values["trouble"] = error
+        await request.body()
+        async with recall_slot(request) if question else nullcontext():
+            values |= await _looked_up(engine, question)
     return render(request, "examples.html", **values)
+
+
+async def _looked_up(engine: Engine, question: str) -> dict[str, Any]:
+    """What the library holds, and what it finds for a question, as the page shows them."""
+    values: dict[str, Any] = {}
+    try:
+        values["statistics"] = await asyncio.to_thread(_statistics, engine)
+        if question:
+            values["found"] = await asyncio.to_thread(_searched, engine, question)
+    except NotFound:
+        values["is_missing"] = True
+    except QianxunError as error:
+        values["trouble"] = error
+    return values
 
 
 # What reads the library (its tables, migrations and workbooks) is a sixth of all that a service loads, for a page that
