@@ -198,7 +198,7 @@ def test_a_graph_that_is_being_made_shows_nothing_of_itself(tmp_path: Path, monk
 
             def watched(columns: FactColumns, facts: Any) -> None:
                 take(columns, facts)
-                shown_meanwhile.append(len(held.whole))
+                shown_meanwhile.append(len(held.latest))
 
             monkeypatch.setattr(FactColumns, "add", watched)
             assert len(await engine.graph(kb)) > 0
@@ -317,11 +317,11 @@ def test_a_graph_that_is_in_use_is_made_anew_before_it_is_asked_for_again(
             held = (await engine.base(kb)).graph
             await engine.add_documents(kb, [doc("甲", "鲁迅出生于绍兴。")])
             await asyncio.sleep(0.5)
-            assert not len(held.whole)  # nobody uses it
+            assert not len(held.latest)  # nobody uses it
             assert len((await engine.graph(kb)).communities) == 1
             await engine.add_documents(kb, [doc("乙", "老舍出生于北京。")])
             for _ in range(1500):
-                if "老舍" in {each.name for each in held.whole.entities} and "communities" in vars(held.whole):
+                if "老舍" in {each.name for each in held.latest.entities} and "communities" in vars(held.latest):
                     return
                 await asyncio.sleep(0.04)
             pytest.fail("it was not made ready")
