@@ -152,3 +152,21 @@ def test_values_that_exclude_each_other_do_so_in_what_is_copied(right: str, wron
 
 def test_no_word_is_on_both_sides_of_a_pair() -> None:
     assert all(side in (0, 1) for _, side in lexicon().sides.values())
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["租赁期限至2027年6月30日止。", "前两年月租金为每平方米18元，每月5.76万元。", "租赁期限自2022年7月1日起。"],
+)
+def test_a_figure_right_beside_another_of_its_kind_is_not_taken_out(sentence: str) -> None:
+    """What is around the one is around the other: they were dropped, though the source says them."""
+    source = (
+        "租赁期限自2022年7月1日起至2027年6月30日止，其中前两个月为免租装修期。"
+        "前两年月租金为每平方米18元，即每月57600元；自第三年起每年递增5%。"
+    )
+    assert check(Sentence(sentence, (1,)), [Passage(1, "d", "合同.md", "c", source)]).accepted
+
+
+def test_a_figure_of_the_clause_beside_it_is_still_taken_out() -> None:
+    source = "赵甲的心率为90次，钱乙的体温是38.5℃，赵甲的体温是36.8℃。"
+    assert not check(Sentence("赵甲的体温是38.5℃。", (1,)), [Passage(1, "d", "记录.md", "c", source)]).accepted

@@ -193,7 +193,11 @@ def ungrounded(
         one for one in _misplaced(sentence, evidence, query) if not _is_result(one, sentence, evidence, of_rows)
     ]
     copied = [
-        one for one in displaced if is_instead(one, sentence, evidence) and not _may_be_result(one, sentence, evidence)
+        one
+        for one in displaced
+        if is_instead(one, sentence, evidence)
+        and not _may_be_result(one, sentence, evidence)
+        and not _is_beside_rival(one, sentence, evidence)
     ]
     copied += [one for one in known if one not in copied and _is_replaced(one, sentence, evidence)]
     displaced = [one for one in displaced if one not in copied]
@@ -204,6 +208,20 @@ def ungrounded(
 def _is_same_thing(figure: Figure, known: Figure) -> bool:
     is_ordinal = isinstance(known, Number) and isinstance(figure, Number) and _is_ordinal_of_other(known, figure)
     return is_same(figure, known) and not is_ordinal
+
+
+def _is_beside_rival(figure: Figure, sentence: str, evidence: Evidence) -> bool:
+    """Returns True if a source has the figure right beside another of its kind, so that the words around the one are
+    around the other: 租赁期限自2022年7月1日起至2027年6月30日止; or in the clause after it, where that says nothing else
+    than the sentence: 月租金为每平方米18元，即每月57600元. Which of them is meant cannot be told."""
+    said = frozenset[str]().union(*(one.clause for one in occurrences(sentence) if one.figure == figure))
+    for places in evidence.occurrences:
+        rivals = [place.clause_number for place in places if is_rival(figure, place.figure)]
+        for own in (place for place in places if _is_same_thing(figure, place.figure)):
+            is_told = len(own.clause & said) >= ALIKE * len(own.clause)
+            if any(number == own.clause_number or (is_told and number == own.clause_number - 1) for number in rivals):
+                return True
+    return False
 
 
 def _is_replaced(figure: Figure, sentence: str, evidence: Evidence) -> bool:
