@@ -197,7 +197,7 @@ def ungrounded(
         for one in displaced
         if is_instead(one, sentence, evidence)
         and not _may_be_result(one, sentence, evidence)
-        and not _is_beside_rival(one, sentence, evidence)
+        and not _is_told_so(one, sentence, evidence)
     ]
     copied += [one for one in known if one not in copied and _is_replaced(one, sentence, evidence)]
     displaced = [one for one in displaced if one not in copied]
@@ -210,18 +210,18 @@ def _is_same_thing(figure: Figure, known: Figure) -> bool:
     return is_same(figure, known) and not is_ordinal
 
 
-def _is_beside_rival(figure: Figure, sentence: str, evidence: Evidence) -> bool:
-    """Returns True if a source has the figure right beside another of its kind, so that the words around the one are
-    around the other: 租赁期限自2022年7月1日起至2027年6月30日止; or in the clause after it, where that says nothing else
-    than the sentence: 月租金为每平方米18元，即每月57600元. Which of them is meant cannot be told."""
-    said = frozenset[str]().union(*(one.clause for one in occurrences(sentence) if one.figure == figure))
-    for places in evidence.occurrences:
-        rivals = [place.clause_number for place in places if is_rival(figure, place.figure)]
-        for own in (place for place in places if _is_same_thing(figure, place.figure)):
-            is_told = len(own.clause & said) >= ALIKE * len(own.clause)
-            if any(number == own.clause_number or (is_told and number == own.clause_number - 1) for number in rivals):
-                return True
-    return False
+def _is_told_so(figure: Figure, sentence: str, evidence: Evidence) -> bool:
+    """Returns True if a source has the figure in words that are as near to those of the sentence as any around another
+    of its kind, as in 租赁期限自2022年7月1日起至2027年6月30日止: which of them is meant cannot be told."""
+    places = [place for of_text in evidence.occurrences for place in of_text]
+    own = [place.clause for place in places if _is_same_thing(figure, place.figure)]
+    rivals = [place.clause for place in places if is_rival(figure, place.figure)]
+    said = [one.clause for one in occurrences(sentence) if one.figure == figure]
+    return any(
+        max(len(clause & other) for other in own) >= max((len(clause & other) for other in rivals), default=0)
+        for clause in said
+        if own
+    )
 
 
 def _is_replaced(figure: Figure, sentence: str, evidence: Evidence) -> bool:
