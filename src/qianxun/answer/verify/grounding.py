@@ -197,7 +197,7 @@ def ungrounded(
         for one in displaced
         if is_instead(one, sentence, evidence)
         and not _may_be_result(one, sentence, evidence)
-        and not _is_told_so(one, sentence, evidence)
+        and not _is_stated_in_such_words(one, sentence, evidence)
     ]
     copied += [one for one in known if one not in copied and _is_replaced(one, sentence, evidence)]
     displaced = [one for one in displaced if one not in copied]
@@ -210,16 +210,16 @@ def _is_same_thing(figure: Figure, known: Figure) -> bool:
     return is_same(figure, known) and not is_ordinal
 
 
-def _is_told_so(figure: Figure, sentence: str, evidence: Evidence) -> bool:
+def _is_stated_in_such_words(figure: Figure, sentence: str, evidence: Evidence) -> bool:
     """Returns True if a source has the figure in words that are as near to those of the sentence as any around another
     of its kind, as in 租赁期限自2022年7月1日起至2027年6月30日止: which of them is meant cannot be told."""
     places = [place for of_text in evidence.occurrences for place in of_text]
     own = [place.clause for place in places if _is_same_thing(figure, place.figure)]
     rivals = [place.clause for place in places if is_rival(figure, place.figure)]
-    said = [one.clause for one in occurrences(sentence) if one.figure == figure]
+    clauses = [one.clause for one in occurrences(sentence) if one.figure == figure]
     return any(
         max(len(clause & other) for other in own) >= max((len(clause & other) for other in rivals), default=0)
-        for clause in said
+        for clause in clauses
         if own
     )
 
