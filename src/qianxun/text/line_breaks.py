@@ -29,9 +29,12 @@ def unwrapped(text: str) -> str:
     """The text without the line ends that only its width made."""
     if text.count("\n") < _FEWEST:
         return text
-    for place in reversed(wrap_breaks(text)):
-        text = text[: place - 1] + in_one_line(text[place - 1 : place + 2]) + text[place + 2 :]
-    return text
+    parts, at = list[str](), 0
+    for place in wrap_breaks(text):
+        between = in_one_line(text[place - 1 : place + 2])[1:-1]  # a blank between words of Latin letters
+        parts += [text[at:place], between]
+        at = place + 1
+    return "".join((*parts, text[at:]))
 
 
 def in_one_line(sentence: str) -> str:
